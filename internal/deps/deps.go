@@ -1,0 +1,31 @@
+// Package deps is temporary: it keeps module requirements while packages are being written.
+package deps
+
+import (
+	_ "cuelang.org/go/cue/load"
+	_ "cuelang.org/go/encoding/json"
+	_ "cuelang.org/go/encoding/yaml"
+	_ "github.com/cenkalti/backoff/v5"
+	_ "github.com/fsnotify/fsnotify"
+	_ "github.com/go-git/go-git/v5"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/google/renameio/v2"
+	_ "github.com/moby/sys/mountinfo"
+	_ "github.com/rogpeppe/go-internal/testscript"
+	_ "github.com/rogpeppe/go-internal/txtar"
+	_ "github.com/stretchr/testify/require"
+	_ "github.com/urfave/cli/v2"
+	_ "github.com/vishvananda/netlink"
+	_ "github.com/vishvananda/netns"
+	_ "go.etcd.io/etcd/client/v3/concurrency"
+	_ "go.etcd.io/etcd/server/v3/embed"
+	_ "go.uber.org/goleak"
+	_ "golang.org/x/sync/errgroup"
+	_ "golang.org/x/sync/singleflight"
+	_ "golang.org/x/sys/unix"
+	_ "golang.org/x/term"
+	_ "golang.org/x/text/unicode/norm"
+	_ "google.golang.org/grpc"
+	_ "pgregory.net/rapid"
+	_ "sigs.k8s.io/yaml"
+)

@@ -1,0 +1,126 @@
+package schema
+
+import "time"
+
+// Desired is what one commit declares. It is made by schema/load and never
+// changed afterwards.
+type Desired struct {
+	// Commit is the commit's id, or "" for files that lie in no commit.
+	Commit string
+	// Time is the commit's time; zero for files that lie in no commit.
+	Time time.Time
+	// Objects holds the valid objects, one a key.
+	Objects map[Key]*Object
+	// Invalid holds the keys declared by a file that could not be used, as far as
+	// kind and name could be read: still declared, so never a deletion (X-10).
+	Invalid map[Key]Pos
+	// NotWhole names the scopes that have any invalid or unreadable file, with the
+	// first such file: "" (the repository's top), "org" or "org/workspace". Nothing
+	// in such a scope or below it is deleted (G-5, D-61).
+	NotWhole map[string]Pos
+	// Diagnostics of loading, sorted. Warnings are among them.
+	Diagnostics []Diagnostic
+}
+
+// Whole reports whether deletions may be taken from the commit for objects of
+// this org and workspace (both may be empty): no invalid or unreadable file in
+// the scope or above it. pos is the file that prevents it.
+func (d *Desired) Whole(org, workspace string) (pos Pos, ok bool) {
+	scopes := []string{"", org, org + "/" + workspace}
+	if workspace == "" {
+		scopes = scopes[:2]
+	}
+	for _, scope := range scopes {
+		if pos, bad := d.NotWhole[scope]; bad {
+			return pos, false
+		}
+	}
+	return Pos{}, true
+}
+
+// Accepted is what was let through and is in force (G-9, X-6).
+type Accepted struct {
+	ClusterUID string
+	Epoch      int64
+	// Head is the newest commit whose accepted objects were written completely.
+	Head    string
+	Objects map[Key]*AcceptedObject
+	// Removed drives whose copies are not all reported gone, by uid (X-3).
+	Tombstones map[string]*Tombstone
+}
+
+// AcceptedObject is one object in force. Written by the leader alone.
+type AcceptedObject struct {
+	UID        string `json:"uid"` // X-1
+	Generation int64  `json:"generation"`
+	// Seq orders objects by acceptance (X-15): larger is later.
+	Seq    int64   `json:"seq"`
+	Commit string  `json:"commit"`
+	Object *Object `json:"object"`
+	// Refused is the newest candidate that was not let through, nil when there is none.
+	Refused *Refusal `json:"refused,omitempty"`
+}
+
+// Refusal is a change that is held back (G-9). Candidate is nil when the change
+// was a removal.
+type Refusal struct {
+	Commit    string  `json:"commit"`
+	Candidate *Object `json:"candidate,omitempty"`
+	Hold      Hold    `json:"hold"`
+}
+
+// Tombstone keeps a removed drive in mind until no machine holds a copy (X-3).
+type Tombstone struct {
+	UID       string `json:"uid"`
+	Key       Key    `json:"key"`
+	Org       string `json:"org"`
+	Workspace string `json:"workspace"`
+	Commit    string `json:"commit"`
+}
+
+// Placement is where one run's workers are: the value of placed/<ns>.<run>
+// (X-6). Spec is the spec these workers were started with; it stays when a newer
+// generation is accepted but cannot be placed (X-11).
+type Placement struct {
+	Run        Key            `json:"run"`
+	RunUID     string         `json:"run_uid"`
+	Generation int64          `json:"generation"`
+	Attempt    int            `json:"attempt"` // 0 for the first
+	Spec       *RunSpec       `json:"spec"`
+	Org        string         `json:"org"`
+	Workspace  string         `json:"workspace"`
+	Workers    []PlacedWorker `json:"workers"`
+	// NotBefore delays the next attempt (X-12); zero is at once.
+	NotBefore time.Time `json:"not_before,omitzero"`
+	// Outcome of the whole run once it has ended ("" while it has not).
+	Outcome RunOutcome `json:"outcome,omitempty"`
+}
+
+// RunOutcome is how a run ended (X-12).
+type RunOutcome string
+
+const (
+	RunSucceeded RunOutcome = "Succeeded"
+	RunFailed    RunOutcome = "Failed"
+)
+
+// PlacedWorker is one worker's place.
+type PlacedWorker struct {
+	Name    string    `json:"name"`
+	Group   string    `json:"group,omitempty"`
+	Rank    int       `json:"rank"` // over the whole run; group order, then index
+	Index   int       `json:"index"`
+	Machine string    `json:"machine"`
+	Address string    `json:"address,omitempty"` // N-8
+	GPUs    []int     `json:"gpus,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+	Outcome *Outcome  `json:"outcome,omitempty"` // nil until it has ended
+}
+
+// Outcome is how a worker ended. ExitCode is nil when nobody knows.
+type Outcome struct {
+	State    WorkerState `json:"state"` // Succeeded or Failed
+	ExitCode *int        `json:"exit_code"`
+	Reason   string      `json:"reason,omitempty"`
+	At       time.Time   `json:"at,omitzero"`
+}

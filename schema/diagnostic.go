@@ -1,0 +1,93 @@
+package schema
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Code is a machine-readable reason of a diagnostic or hold, as the documents'
+// API would answer it.
+type Code string
+
+// Codes of diagnostics and holds. The status beside each is CodeStatus's.
+const (
+	CodeInvalid             Code = "INVALID"               // 400: shape, range, missing field
+	CodeUnknownField        Code = "UNKNOWN_FIELD"         // 400
+	CodeSyntax              Code = "SYNTAX"                // 400
+	CodeUnreadable          Code = "UNREADABLE"            // 400: too large, too slow, symlink, submodule, bad name
+	CodeDuplicate           Code = "DUPLICATE"             // 409: one object in two files
+	CodeNameNotDNSSafe      Code = "NAME_NOT_DNS_SAFE"     // 400 (N-9)
+	CodeNameTaken           Code = "NAME_TAKEN"            // 409 (N-9)
+	CodeForbiddenPlace      Code = "FORBIDDEN_PLACE"       // 403 (G-3, X-30)
+	CodeHostAccessForbidden Code = "HOST_ACCESS_FORBIDDEN" // 403 (D-20)
+	CodeNotFound            Code = "NOT_FOUND"             // 404
+	CodeDatavolumeInUse     Code = "DATAVOLUME_IN_USE"     // 409 (D-60, X-29)
+	CodeDatavolumeManaged   Code = "DATAVOLUME_MANAGED"    // 409 (D-43)
+	CodeVolumeInUse         Code = "VOLUME_IN_USE"         // 409 (V-8)
+	CodeVolumeConflict      Code = "VOLUME_CONFLICT"       // 409 (V-7)
+	CodeMachineInUse        Code = "MACHINE_IN_USE"        // 409 (X-28)
+	CodeDataLocation        Code = "DATA_LOCATION"         // 409 (D-31, D-32: holds that clear by themselves)
+	CodeDeletionBudget      Code = "DELETION_BUDGET"       // 409 (X-28)
+	CodeDeletionConflict    Code = "DELETION_CONFLICT"     // 409 (X-27)
+	CodeWorkspaceNotWhole   Code = "WORKSPACE_NOT_WHOLE"   // 409 (G-5, D-61)
+	CodeHistoryRewritten    Code = "HISTORY_REWRITTEN"     // 409 (G-5)
+	CodeNamespaceTaken      Code = "NAMESPACE_TAKEN"       // 409 (X-31)
+	CodeWarning             Code = "WARNING"               // 200: does not hold anything back
+)
+
+var codeStatus = map[Code]int{
+	CodeInvalid: 400, CodeUnknownField: 400, CodeSyntax: 400, CodeUnreadable: 400, CodeDuplicate: 409,
+	CodeNameNotDNSSafe: 400, CodeNameTaken: 409, CodeForbiddenPlace: 403, CodeHostAccessForbidden: 403,
+	CodeNotFound: 404, CodeDatavolumeInUse: 409, CodeDatavolumeManaged: 409, CodeVolumeInUse: 409,
+	CodeVolumeConflict: 409, CodeMachineInUse: 409, CodeDataLocation: 409, CodeDeletionBudget: 409,
+	CodeDeletionConflict: 409, CodeWorkspaceNotWhole: 409, CodeHistoryRewritten: 409, CodeNamespaceTaken: 409,
+	CodeWarning: 200,
+}
+
+// Status is the HTTP status that goes with a code, 400 for an unlisted one.
+func (c Code) Status() int { return cmp.Or(codeStatus[c], 400) }
+
+// Severity of a diagnostic.
+type Severity string
+
+const (
+	SeverityError   Severity = "error"
+	SeverityWarning Severity = "warning"
+)
+
+// Diagnostic is one problem of a commit with its place (G-4).
+type Diagnostic struct {
+	Pos
+	Severity Severity `json:"severity"`
+	Object   Key      `json:"object,omitzero"`
+	Field    string   `json:"field,omitempty"` // "spec.sources[0].path"
+	Code     Code     `json:"code"`
+	Status   int      `json:"status"`
+	Message  string   `json:"message"`
+	Hint     string   `json:"hint,omitempty"` // what to do
+}
+
+// String is "file:line:col: error[CODE]: message".
+func (d Diagnostic) String() string {
+	where := d.Pos.String()
+	if where == "" {
+		where = "-"
+	}
+	return fmt.Sprintf("%s: %s[%s]: %s", where, d.Severity, d.Code, d.Message)
+}
+
+// SortDiagnostics orders by place, then code and message, and drops exact repeats.
+func SortDiagnostics(list []Diagnostic) []Diagnostic {
+	slices.SortFunc(list, func(a, b Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col),
+			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Field, b.Field),
+			cmp.Compare(a.Severity, b.Severity), CompareKeys(a.Object, b.Object), cmp.Compare(a.Hint, b.Hint))
+	})
+	return slices.Compact(list)
+}
+
+// HasErrors reports whether any diagnostic is an error.
+func HasErrors(list []Diagnostic) bool {
+	return slices.ContainsFunc(list, func(d Diagnostic) bool { return d.Severity == SeverityError })
+}

@@ -1,0 +1,23 @@
+package schema
+
+// Up is what a machine sends over the link. Exactly one field is set.
+type Up struct {
+	Hello  *Hello         `json:"hello,omitempty"`
+	Report *MachineReport `json:"report,omitempty"`
+}
+
+// Hello opens a stream. Blobs are the hashes the machine already has (X-35).
+type Hello struct {
+	Version     int      `json:"version"`
+	Machine     string   `json:"machine"`
+	ClusterUID  string   `json:"cluster_uid,omitempty"` // pinned, "" on first contact (X-4)
+	Incarnation string   `json:"incarnation"`
+	Blobs       []string `json:"blobs,omitempty"`
+}
+
+// Down is what the leader sends. Blobs come before or with the first assignment
+// that names them.
+type Down struct {
+	Assignment *Assignment       `json:"assignment,omitempty"`
+	Blobs      map[string][]byte `json:"blobs,omitempty"`
+}
