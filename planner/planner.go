@@ -1,0 +1,37 @@
+package planner
+
+import (
+	"time"
+
+	"astraeus.io/astraeus/schema"
+)
+
+// Input is everything that a pass looks at. It is only read.
+type Input struct {
+	// Desired is what the commit declares; nil when nothing new is declared, so
+	// that the pass works by Accepted alone.
+	Desired  *schema.Desired
+	Accepted schema.Accepted
+	Placed   map[schema.Key]schema.Placement
+	// Observed holds the newest report of each machine, with State set by the leader.
+	Observed schema.Observed
+	Now      time.Time
+	// Seed makes new uids: a uid is a hash of seed and key, so that planning
+	// twice gives the same ones.
+	Seed string
+	// Rewritten says that the commit does not descend from Accepted.Head:
+	// everything of it is held (G-5).
+	Rewritten bool
+}
+
+// Plan decides what is let through, places what waits, and says what each
+// machine must hold and do.
+func Plan(in Input) schema.Plan {
+	return schema.Plan{Targets: map[string]*schema.Assignment{}, Blobs: map[string][]byte{}}
+}
+
+// Apply is what the store holds after decisions were written. The result shares
+// nothing mutable with the arguments.
+func Apply(acc schema.Accepted, placed map[schema.Key]schema.Placement, d schema.Decisions) (schema.Accepted, map[schema.Key]schema.Placement) {
+	return acc, placed
+}
