@@ -18,8 +18,7 @@ type URL struct {
 	pass   Secret
 	host   string // with port
 	path   string // file: a path of this system; else the path on the server
-	query  string
-	scp    bool // written user@host:path, so path is relative to the login directory unless it starts with "/"
+	scp    bool   // written user@host:path, so path is relative to the login directory unless it starts with "/"
 }
 
 // ParseURL reads a path, a file://, http://, https:// or ssh:// URL, or user@host:path. Errors (ErrURL) never quote
@@ -54,7 +53,7 @@ func parseSchemeURL(s, scheme string) (URL, error) {
 	if scheme == "file" {
 		return fileURL(u)
 	}
-	out := URL{scheme: scheme, host: strings.ToLower(u.Host), path: u.Path, query: u.RawQuery}
+	out := URL{scheme: scheme, host: strings.ToLower(u.Host), path: u.Path}
 	if u.User != nil {
 		out.user = u.User.Username()
 		pass, _ := u.User.Password()
@@ -62,6 +61,9 @@ func parseSchemeURL(s, scheme string) (URL, error) {
 	}
 	if strings.IndexFunc(out.path+out.user, unicode.IsControl) >= 0 || !utf8.ValidString(out.path) {
 		return URL{}, fail(ErrURL, "it has encoded control characters")
+	}
+	if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return URL{}, fail(ErrURL, "it has a query or fragment")
 	}
 	if u.Hostname() == "" || strings.HasPrefix(u.Hostname(), "-") {
 		return URL{}, fail(ErrURL, "it has no usable host")
@@ -110,7 +112,7 @@ func parseSCP(s string) (URL, error) {
 // Local tells that the repository is a directory of this machine.
 func (u URL) Local() bool { return u.scheme == "file" }
 
-// String is the URL without credentials: the user part and query values are masked ("git@" is not a secret).
+// String is the URL without credentials: the user part is masked ("git@" is not a secret).
 func (u URL) String() string {
 	if u.scheme == "file" {
 		return u.path
@@ -125,11 +127,7 @@ func (u URL) String() string {
 	if u.scp {
 		return user + u.host + ":" + u.path
 	}
-	s := u.scheme + "://" + user + u.host + (&url.URL{Path: u.path}).EscapedPath()
-	if u.query != "" {
-		s += "?" + mask
-	}
-	return s
+	return u.scheme + "://" + user + u.host + (&url.URL{Path: u.path}).EscapedPath()
 }
 
 // GoString is String.
@@ -158,13 +156,14 @@ func (u URL) secrets() []string {
 	if u.pass == "" && (u.scheme == "http" || u.scheme == "https") {
 		out = append(out, u.user)
 	}
-	if u.query != "" {
-		out = append(out, u.query)
-		if vs, err := url.ParseQuery(u.query); err == nil {
-			for _, v := range vs {
-				out = append(out, v...)
-			}
-		}
-	}
 	return out
+}
+
+// hostPort splits the host; the port is the scheme's own when none is given.
+func (u URL) hostPort() (string, int) {
+	p := &url.URL{Host: u.host}
+	if n, err := strconv.Atoi(p.Port()); err == nil {
+		return p.Hostname(), n
+	}
+	return p.Hostname(), map[string]int{"ssh": 22, "http": 80, "https": 443}[u.scheme]
 }
