@@ -156,11 +156,13 @@ type Copy struct {
 
 // Export is one entry of the export table as read back.
 type Export struct {
-	Drive     string    `json:"drive"`
-	UID       string    `json:"uid,omitempty"`
-	Source    int       `json:"source"`
-	Path      string    `json:"path"`   // what is exported
-	Client    string    `json:"client"` // the client machine's address (D-80)
+	Drive  string `json:"drive"`
+	UID    string `json:"uid,omitempty"`
+	Source int    `json:"source"`
+	Path   string `json:"path"`   // what is exported
+	Client string `json:"client"` // the client machine's address (D-80)
+	// To is the client machine: the claim's identity when its address changes.
+	To        string    `json:"to,omitempty"`
 	Clients   []string  `json:"clients,omitempty"`
 	Mode      Mode      `json:"mode,omitempty"`
 	Transport Transport `json:"transport,omitempty"`
