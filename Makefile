@@ -1,0 +1,42 @@
+# The entry points of the project. Everything runs with Go and git alone; what a
+# full run needs beside them is installed by tests/setup.sh.
+GO     ?= go
+LAB    ?= .lab
+TAGS   ?=
+
+.PHONY: run lab test e2e bench fuzz lint build
+# One core of two is left to the machine: race builds of etcd are large.
+GOTEST  = $(GO) test -race -timeout 30m
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/astraeus ./cmd/astraeus
+
+## run: the whole cluster of examples/repo on this computer, once, without root
+run: build
+	./bin/astraeus lab --once --repo examples/repo --dir $(LAB)
+
+## lab: the same, following edits of the files until Ctrl-C
+lab: build
+	./bin/astraeus lab --repo examples/repo --dir $(LAB)
+
+## test: everything that can be tested on this machine, with the race detector
+test:
+	$(GOTEST) ./...
+
+## e2e: the end-to-end tests alone
+e2e:
+	$(GOTEST) -count=1 ./tests/... ./cmd/...
+
+## bench: the benchmarks behind every figure in docs/performance.md
+bench:
+	tests/bench.sh
+
+## fuzz: each fuzz target for FUZZTIME
+FUZZTIME ?= 20s
+fuzz:
+	tests/fuzz.sh $(FUZZTIME)
+
+lint:
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...

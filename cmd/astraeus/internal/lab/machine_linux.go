@@ -1,0 +1,3 @@
+package lab
+
+func machineMain(conf string) error { return nil }

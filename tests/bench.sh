@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Every benchmark of the project, one after the other, with what the machine was doing. Ratios are what counts.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+echo "machine: $(nproc) cores, load $(cut -d' ' -f1-3 /proc/loadavg), $(go version)"
+go test -run '^$' -bench . -benchmem -timeout 60m -p 1 ${BENCH_PACKAGES:-./...} | grep -v 'no test files'
