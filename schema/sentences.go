@@ -47,8 +47,10 @@ var reasonSentences = map[ReasonCode]func(Reason) string{
 			r.Args.Drive, r.Args.Source, r.Args.Machine)
 	},
 	ReasonNotEligible: func(r Reason) string {
-		return fmt.Sprintf("drive %s: source %d is not usable from machine %s",
-			r.Args.Drive, r.Args.Source, r.whereOr("these machines"))
+		if r.where() == "" {
+			return fmt.Sprintf("drive %s: source %d is not usable from %d machines", r.Args.Drive, r.Args.Source, r.Count)
+		}
+		return fmt.Sprintf("drive %s: source %d is not usable from machine %s", r.Args.Drive, r.Args.Source, r.where())
 	},
 	ReasonSharedNotMounted: func(r Reason) string {
 		return fmt.Sprintf("drive %s: %s is not on a shared filesystem mounted here", r.Args.Drive, r.Args.Path)
