@@ -27,7 +27,7 @@ type entry struct {
 	exec bool
 	hash plumbing.Hash // of the blob or tree; zero for a directory as it lies
 	size atomic.Int64  // bytes of a file, -1 when not known yet
-
+	lies *lieBlob      // directories as they lie only
 }
 
 // badEntry is an entry that is not served.
