@@ -134,13 +134,25 @@ func inNetNS(path string, do func() error) error {
 		return fmt.Errorf("network namespace: %w", err)
 	}
 	defer ns.Close()
+	return onOwnThread(func() error {
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("network namespace %s: joining it: %w", path, err)
+		}
+		return do()
+	})
+}
+
+// onOwnThread runs do on a thread that ends with it, so that no other
+// goroutine finds itself in the wrong namespace.
+func onOwnThread(do func() error) error {
 	result := make(chan error, 1)
 	go func() {
-		// Never unlocked: the thread ends with the goroutine, so that no
-		// other goroutine finds itself in the wrong namespace.
 		goruntime.LockOSThread()
-		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			result <- fmt.Errorf("network namespace %s: joining it: %w", path, err)
+		if unix.Gettid() == unix.Getpid() {
+			// The main thread cannot end, and /proc/self is the main
+			// thread's. While this goroutine holds it, another has another.
+			defer goruntime.UnlockOSThread()
+			result <- onOwnThread(do)
 			return
 		}
 		result <- do()

@@ -49,11 +49,18 @@ func (l *logFile) open() error {
 // Write never fails: a full disk must not block or end the worker. What cannot
 // be written is lost.
 func (l *logFile) Write(p []byte) (int, error) {
-	if l.size+int64(len(p)) > l.max && l.size > 0 {
-		l.rotate()
+	for rest := p; len(rest) > 0; {
+		if l.size >= l.max {
+			l.rotate()
+		}
+		piece := rest[:min(int64(len(rest)), max(l.max-l.size, 1))]
+		n, err := l.f.Write(piece)
+		l.size += int64(n)
+		if err != nil {
+			break
+		}
+		rest = rest[len(piece):]
 	}
-	n, _ := l.f.Write(p)
-	l.size += int64(n)
 	return len(p), nil
 }
 

@@ -11,8 +11,11 @@ import (
 // ErrNeedsLinux is what New returns on other systems.
 var ErrNeedsLinux = errors.New("the process engine needs Linux")
 
+// Engine does not exist here; the type lets callers compile.
+type Engine struct{ runtime.Engine }
+
 // New returns ErrNeedsLinux.
-func New(o Options) (runtime.Engine, error) {
+func New(o Options) (*Engine, error) {
 	if _, err := o.withDefaults(); err != nil {
 		return nil, err
 	}

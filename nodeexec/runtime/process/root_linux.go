@@ -266,6 +266,9 @@ func mountOne(m shimMount, source int, parent string) error {
 		return explainTarget(err, parent)
 	}
 	defer unix.Close(target)
+	if err := sameKind(m, target); err != nil {
+		return err
+	}
 	if m.Path != "" {
 		if source, err = cloneVerified(m, source); err != nil {
 			return err
@@ -274,6 +277,20 @@ func mountOne(m shimMount, source int, parent string) error {
 	}
 	if err := attach(source, target); err != nil {
 		return fmt.Errorf("attaching: %w", err)
+	}
+	return nil
+}
+
+// sameKind says what the kernel would only call an invalid argument.
+func sameKind(m shimMount, target int) error {
+	st, err := statFD(target)
+	switch {
+	case err != nil:
+		return err
+	case m.Dir && !isDir(st):
+		return errors.New("a directory cannot be mounted onto a file")
+	case !m.Dir && isDir(st):
+		return errors.New("a file cannot be mounted onto a directory")
 	}
 	return nil
 }
