@@ -1,0 +1,288 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"astraeus.io/astraeus/reconciler/store"
+	"astraeus.io/astraeus/schema"
+	"astraeus.io/astraeus/schema/link"
+)
+
+// stream is one machine's connection.
+type stream struct {
+	link.ServerStream
+	name        string
+	incarnation string
+	wake        chan struct{} // a newer assignment may be there
+	put         chan struct{} // closed when a newer stream of the same agent replaces it
+	has         map[string]bool
+	sequence    int64 // of the newest report
+}
+
+func (s *stream) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Connect implements link.Server. It returns when the stream is over, with a
+// status that tells the machine why.
+func (s *Server) Connect(raw link.ServerStream) error {
+	name, err := identify(raw.Context())
+	if err != nil {
+		return err
+	}
+	t, err := s.leading()
+	if err != nil {
+		return err
+	}
+	ups := receive(raw)
+	hello, err := s.hello(raw, ups, t, name)
+	if err != nil {
+		return err
+	}
+	st := &stream{
+		ServerStream: raw, name: name, incarnation: hello.Incarnation,
+		wake: make(chan struct{}, 1), put: make(chan struct{}), has: map[string]bool{},
+	}
+	for _, hash := range hello.Blobs {
+		st.has[hash] = true
+	}
+	if err := s.attach(t, st); err != nil {
+		return err
+	}
+	defer s.detach(t, st)
+	return s.converse(t, st, ups)
+}
+
+func (s *Server) leading() (*term, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.term == nil {
+		return nil, notLeader(s.leader)
+	}
+	return s.term, nil
+}
+
+// up is a message, or why there are no more.
+type up struct {
+	*schema.Up
+	err error
+}
+
+// receive reads messages until the stream ends, which its handler's return makes sure of.
+func receive(raw link.ServerStream) <-chan up {
+	ups := make(chan up)
+	go func() {
+		for {
+			m, err := raw.Recv()
+			select {
+			case ups <- up{m, err}:
+			case <-raw.Context().Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return ups
+}
+
+// hello waits for the first message and checks it.
+func (s *Server) hello(raw link.ServerStream, ups <-chan up, t *term, name string) (*schema.Hello, error) {
+	late := time.NewTimer(s.opt.HelloTimeout)
+	defer late.Stop()
+	var first up
+	select {
+	case first = <-ups:
+	case <-late.C:
+		return nil, status.Error(codes.DeadlineExceeded, "no hello came")
+	case <-t.over:
+		return nil, s.ended()
+	case <-raw.Context().Done():
+		return nil, raw.Context().Err()
+	}
+	switch {
+	case first.err != nil:
+		return nil, first.err
+	case first.Hello == nil:
+		return nil, status.Error(codes.InvalidArgument, "the first message is not a hello")
+	}
+	h := first.Hello
+	switch {
+	case h.Version != schema.AssignmentVersion:
+		return nil, status.Errorf(codes.FailedPrecondition, "the machine speaks version %d, this controller speaks %d",
+			h.Version, schema.AssignmentVersion)
+	case h.Machine != name:
+		return nil, status.Errorf(codes.PermissionDenied, "machine %q cannot speak for %q", name, h.Machine)
+	case h.ClusterUID != "" && h.ClusterUID != t.clusterUID:
+		return nil, status.Errorf(codes.FailedPrecondition, "the machine belongs to cluster %s, this is cluster %s",
+			h.ClusterUID, t.clusterUID)
+	case h.Incarnation == "":
+		return nil, status.Error(codes.InvalidArgument, "the hello has no incarnation")
+	}
+	return h, nil
+}
+
+func (s *Server) ended() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return notLeader(s.leader)
+}
+
+// attach makes a stream its machine's. A second stream of the same agent
+// replaces the first, whose connection died unnoticed; one of another agent is
+// turned away as long as the first lives.
+func (s *Server) attach(t *term, st *stream) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.term != t {
+		return notLeader(s.leader)
+	}
+	m := s.machines[st.name]
+	if m == nil {
+		m = &machine{}
+		s.machines[st.name] = m
+	}
+	if old := m.stream; old != nil {
+		if old.incarnation != st.incarnation {
+			m.clash = s.opt.Now()
+			s.opt.Log.Warn(twoAgents, "machine", st.name)
+			s.signal()
+			return status.Errorf(codes.AlreadyExists, "%s: another agent is connected as machine %q", twoAgents, st.name)
+		}
+		st.sequence = old.sequence
+		close(old.put)
+	}
+	m.stream, m.heard = st, s.opt.Now()
+	st.poke()
+	s.signal()
+	return nil
+}
+
+func (s *Server) detach(t *term, st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.machines[st.name]; s.term == t && m != nil && m.stream == st {
+		m.stream = nil
+		s.signal()
+	}
+}
+
+// converse runs an attached stream.
+func (s *Server) converse(t *term, st *stream, ups <-chan up) error {
+	sent := make(chan error, 1)
+	go func() { sent <- s.send(t, st) }()
+	for {
+		select {
+		case u := <-ups:
+			switch {
+			case errors.Is(u.err, io.EOF):
+				return nil
+			case u.err != nil:
+				return u.err
+			}
+			if err := s.heard(t, st, u.Up); err != nil {
+				return err
+			}
+		case err := <-sent:
+			return err
+		case <-st.put:
+			return status.Error(codes.Aborted, "a newer stream of this agent took over")
+		case <-t.over:
+			return s.ended()
+		case <-st.Context().Done():
+			return st.Context().Err()
+		}
+	}
+}
+
+// heard takes one message. Reports that are not newer than the last are dropped.
+func (s *Server) heard(t *term, st *stream, u *schema.Up) error {
+	if u.Hello != nil {
+		return status.Error(codes.InvalidArgument, "a second hello")
+	}
+	r := u.Report
+	if r != nil && r.Name != "" && r.Name != st.name {
+		return status.Errorf(codes.PermissionDenied, "machine %q cannot speak for %q", st.name, r.Name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.machines[st.name]
+	if s.term != t || m == nil || m.stream != st {
+		return nil // put off meanwhile; the select sees why
+	}
+	m.heard = s.opt.Now()
+	if r == nil {
+		return nil
+	}
+	if r.Incarnation != st.incarnation || r.Sequence <= st.sequence {
+		s.opt.Log.Debug("an older report was dropped", "machine", st.name, "sequence", r.Sequence)
+		return nil
+	}
+	r.Name, st.sequence, m.report = st.name, r.Sequence, r
+	s.signal()
+	return nil
+}
+
+// send brings the newest assignment down whenever it differs from the last one
+// sent. A machine that does not read blocks this goroutine and no other.
+func (s *Server) send(t *term, st *stream) error {
+	var epoch, revision int64
+	for {
+		select {
+		case <-st.wake:
+		case <-st.put:
+			return nil
+		case <-t.over:
+			return nil
+		case <-st.Context().Done():
+			return nil
+		}
+		s.mu.Lock()
+		a, blobs := t.targets[st.name], t.blobs
+		s.mu.Unlock()
+		if a == nil || a.Epoch == epoch && a.Revision == revision {
+			continue
+		}
+		if err := s.sendOne(st, a, blobs); err != nil {
+			return err
+		}
+		epoch, revision = a.Epoch, a.Revision
+	}
+}
+
+// sendOne sends what the machine lacks in chunks, the assignment with the last one.
+func (s *Server) sendOne(st *stream, a *schema.Assignment, blobs map[string][]byte) error {
+	down, size := &schema.Down{}, 0
+	for _, hash := range store.BlobsOf(a) {
+		if st.has[hash] {
+			continue
+		}
+		data, ok := blobs[hash]
+		if !ok {
+			return status.Error(codes.Internal, fmt.Sprintf("the content of %s is missing", hash))
+		}
+		if size > 0 && size+len(data) > s.opt.ChunkBytes {
+			if err := st.Send(down); err != nil {
+				return err
+			}
+			down, size = &schema.Down{}, 0
+		}
+		if down.Blobs == nil {
+			down.Blobs = map[string][]byte{}
+		}
+		down.Blobs[hash], size = data, size+len(data)
+		st.has[hash] = true
+	}
+	down.Assignment = a
+	return st.Send(down)
+}
