@@ -1,8 +1,6 @@
 package gitsource
 
-import (
-	"sort"
-)
+import "slices"
 
 // Changed lists the paths of files that were added, removed or have other content between two snapshots, and of
 // entries whose problem came, went or changed; sorted. Equal subtrees of commits are skipped by hash. Directories as
@@ -19,8 +17,8 @@ func Changed(a, b *Snapshot) ([]string, error) {
 	if err := d.dirs("", a.fsys.root, b.fsys.root); err != nil {
 		return nil, err
 	}
-	sort.Strings(d.out)
-	return d.out, nil
+	slices.Sort(d.out)
+	return slices.Compact(d.out), nil
 }
 
 type differ struct {
@@ -113,26 +111,16 @@ func (d *differ) bad(dir string, a, b []badEntry) {
 		}
 	}
 	for _, y := range b {
-		if !hasName(a, y.name) {
+		if !hasBad(a, y) {
 			d.out = append(d.out, joinPath(dir, printable(y.name)))
 		}
 	}
 }
 
+// hasBad: a directory as it lies has no hashes for what it does not serve, so only two known ones can differ.
 func hasBad(list []badEntry, want badEntry) bool {
-	for _, b := range list {
-		if b == want {
-			return true
-		}
-	}
-	return false
-}
-
-func hasName(list []badEntry, name string) bool {
-	for _, b := range list {
-		if b.name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(b badEntry) bool {
+		return b.name == want.name && b.code == want.code &&
+			(b.hash == want.hash || b.hash.IsZero() || want.hash.IsZero())
+	})
 }

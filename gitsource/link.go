@@ -150,7 +150,7 @@ func (l *link) fetch(ctx context.Context, s session, adv *packp.AdvRefs, want pl
 	if err := packfile.UpdateObjectStorage(st, pack); err != nil {
 		return l.classify(fmt.Errorf("receiving %s: %w", want, err))
 	}
-	if st.HasEncodedObject(want) != nil {
+	if _, err := st.EncodedObject(plumbing.AnyObject, want); err != nil {
 		return l.classify(fmt.Errorf("the server did not send %s", want))
 	}
 	return nil

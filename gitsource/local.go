@@ -62,7 +62,7 @@ func (l *local) refresh() error {
 		err = l.open()
 	}
 	if errors.Is(err, ErrNotRepository) || errors.Is(err, os.ErrNotExist) {
-		return &classified{kind: ErrUnavailable, err: err}
+		return fail(ErrUnavailable, "%v", err) // as text: a caller must not take this for ErrNotRepository
 	}
 	return err
 }

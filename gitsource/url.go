@@ -103,7 +103,8 @@ func parseSCP(s string) (URL, error) {
 	if at := strings.LastIndexByte(login, '@'); at >= 0 {
 		out.user, out.host = login[:at], strings.ToLower(login[at+1:])
 	}
-	if out.host == "" || path == "" || strings.HasPrefix(out.host, "-") || strings.ContainsAny(out.host, "@[]?#% ") {
+	// A second colon is git's "helper::address", which runs a program.
+	if out.host == "" || path == "" || path[0] == ':' || strings.HasPrefix(out.host, "-") || strings.ContainsAny(out.host, "@[]?#% ") {
 		return URL{}, fail(ErrURL, "user@host:path needs a host and a path")
 	}
 	return out, nil
