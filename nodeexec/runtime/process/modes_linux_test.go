@@ -67,6 +67,9 @@ func TestModes(t *testing.T) {
 	if os.Geteuid() != 0 {
 		lacking(t, "becoming another user needs root")
 	}
+	if why := userNamespacesForbidden(); why != "" {
+		lacking(t, why)
+	}
 	for _, m := range []string{modeLab, modeRootless} {
 		t.Run(m, func(t *testing.T) {
 			args := []string{"-test.run=^TestWorker", "-test.count=1", "-test.timeout=240s"}
@@ -87,6 +90,21 @@ func TestModes(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
+}
+
+// userNamespacesForbidden names the setting that keeps ordinary users from
+// making user namespaces, "" when there is none.
+func userNamespacesForbidden() string {
+	for name, forbids := range map[string]string{
+		"user/max_user_namespaces": "0", "kernel/unprivileged_userns_clone": "0",
+		"kernel/apparmor_restrict_unprivileged_userns": "1",
+	} {
+		b, err := os.ReadFile("/proc/sys/" + name)
+		if err == nil && strings.TrimSpace(string(b)) == forbids {
+			return name + " is " + forbids
+		}
+	}
+	return ""
 }
 
 // lacking skips a test for which the machine is not equipped; in CI, where
