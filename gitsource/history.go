@@ -19,15 +19,19 @@ func (s *Source) IsAncestor(ctx context.Context, older, newer string) (yes bool,
 		if !ok1 || !ok2 {
 			return fail(ErrRefNotFound, "%q or %q is not a full commit hash", older, newer)
 		}
-		if _, ok := s.obj.typeOf(tip); !ok {
+		if _, err := s.obj.typeOf(tip); err == errNoObject {
 			return fail(ErrRefNotFound, "no commit %s", newer)
+		} else if err != nil {
+			return err
 		}
 		if old == tip {
 			yes = true
 			return nil
 		}
-		if _, ok := s.obj.typeOf(old); !ok {
+		if _, err := s.obj.typeOf(old); err == errNoObject {
 			return nil
+		} else if err != nil {
+			return err
 		}
 		yes, err = s.descends(ctx, old, tip)
 		return err

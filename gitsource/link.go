@@ -151,7 +151,7 @@ func (l *link) fetch(ctx context.Context, s session, adv *packp.AdvRefs, want pl
 		return l.classify(fmt.Errorf("receiving %s: %w", want, err))
 	}
 	if _, err := st.EncodedObject(plumbing.AnyObject, want); err != nil {
-		return l.classify(fmt.Errorf("the server did not send %s", want))
+		return fail(ErrCorrupt, "%s cannot be read after it was received", want)
 	}
 	return nil
 }
@@ -206,6 +206,8 @@ func (l *link) classify(err error) error {
 	switch {
 	case errors.Is(err, transport.ErrEmptyRemoteRepository):
 		return ErrEmptyRepository
+	case strings.Contains(err.Error(), "not our ref"): // a commit asked for by hash
+		kind = ErrRefNotFound
 	case errors.Is(err, transport.ErrRepositoryNotFound):
 		kind = ErrNotRepository
 	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrAuthorizationFailed),

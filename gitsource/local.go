@@ -93,11 +93,11 @@ func (l *local) resolve(_ context.Context, rev string) (tip, error) {
 
 // tipOfHash finds a commit by hash. One that is not there is a wrong revision, not damage.
 func tipOfHash(o *objects, h plumbing.Hash) (tip, error) {
-	if _, ok := o.typeOf(h); !ok {
+	c, err := o.peel(h)
+	if err == errNoObject {
 		return tip{}, fail(ErrRefNotFound, "no commit %s", h)
 	}
-	h, err := o.peel(h)
-	return tip{commit: h}, err
+	return tip{commit: c}, err
 }
 
 func (l *local) repair(context.Context) error {

@@ -285,23 +285,26 @@ func decode(typ plumbing.ObjectType, data []byte, into interface {
 	return into.Decode(m)
 }
 
-// typeOf tells what an object is; ok is false when it is not here.
-func (o *objects) typeOf(h plumbing.Hash) (typ plumbing.ObjectType, ok bool) {
+// typeOf tells what an object is: errNoObject when it is not here, other errors when it cannot be read.
+func (o *objects) typeOf(h plumbing.Hash) (typ plumbing.ObjectType, err error) {
 	for _, s := range o.current() {
 		typ, _, err := readLoose(s.dir, h, -1)
 		var large *TooLargeError
 		if errors.As(err, &large) {
-			return typ, true
+			return typ, nil
 		}
 	}
-	err := o.packed(func(st *filesystem.Storage) error {
+	err = o.packed(func(st *filesystem.Storage) error {
 		obj, err := st.EncodedObject(plumbing.AnyObject, h)
-		if err == nil {
+		switch {
+		case err == nil:
 			typ = obj.Type()
+		case !errors.Is(err, plumbing.ErrObjectNotFound):
+			err = fail(ErrCorrupt, "object %s: %w", h, err)
 		}
 		return err
 	})
-	return typ, err == nil
+	return typ, err
 }
 
 func openStore(fsys billy.Filesystem, c cache.Object, exclusive bool) *filesystem.Storage {

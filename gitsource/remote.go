@@ -55,8 +55,8 @@ func (r *remote) update(ctx context.Context) (tip, error) {
 func (r *remote) resolve(ctx context.Context, rev string) (tip, error) {
 	h, full := fullHash(rev)
 	if full {
-		if t, err := tipOfHash(r.obj, h); err == nil {
-			return t, nil
+		if t, err := tipOfHash(r.obj, h); r.dir != "" && !errors.Is(err, ErrRefNotFound) {
+			return t, err
 		}
 		pick := func(*packp.AdvRefs) (tip, error) { return tip{commit: h}, nil }
 		return r.bring(ctx, pick, plumbing.ReferenceName(atRefs+h.String()))
@@ -84,7 +84,10 @@ func (r *remote) bring(ctx context.Context, pick func(*packp.AdvRefs) (tip, erro
 		return tip{}, err
 	}
 	if r.dir != "" {
-		if _, ok := r.obj.typeOf(t.commit); ok {
+		if _, err := r.obj.typeOf(t.commit); err != errNoObject {
+			if err != nil {
+				return tip{}, err
+			}
 			return r.arrived(t)
 		}
 	}

@@ -69,7 +69,7 @@ func TestRemoteRefs(t *testing.T) { // G-5, G-6
 		require.NoError(t, err, rev)
 		require.Equal(t, want, snap.Commit, rev)
 	}
-	for _, rev := range []string{"nope", "HEAD~5", "../x"} {
+	for _, rev := range []string{"nope", "HEAD~5", "../x", "0123456789012345678901234567890123456789"} {
 		_, err := s.At(testCtx(t), rev)
 		require.ErrorIs(t, err, ErrRefNotFound, rev)
 	}

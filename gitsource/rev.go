@@ -140,10 +140,10 @@ func (r refs) peel(t tip) (tip, error) {
 
 func (o *objects) peel(h plumbing.Hash) (plumbing.Hash, error) {
 	for range 10 {
-		typ, ok := o.typeOf(h)
+		typ, err := o.typeOf(h)
 		switch {
-		case !ok:
-			return h, errNoObject
+		case err != nil:
+			return h, err
 		case typ == plumbing.CommitObject:
 			return h, nil
 		case typ != plumbing.TagObject:

@@ -245,21 +245,16 @@ func (s *Source) fetch(ctx context.Context) (snap *Snapshot, err error) {
 }
 
 func (s *Source) fetchOnce(ctx context.Context) (*Snapshot, error) {
-	s.mu.Lock()
-	old, broken := s.last, s.broken
-	s.mu.Unlock()
-	if broken {
-		if err := s.back.repair(ctx); err != nil {
-			return nil, err
-		}
-		s.mu.Lock()
-		s.broken = false
-		s.mu.Unlock()
+	if err := s.mend(ctx); err != nil {
+		return nil, err
 	}
 	t, err := s.back.update(ctx)
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	old := s.last
+	s.mu.Unlock()
 	if old != nil && old.Commit == t.commit.String() && old.Ref == string(t.ref) {
 		return old, nil
 	}
@@ -271,6 +266,22 @@ func (s *Source) fetchOnce(ctx context.Context) (*Snapshot, error) {
 	s.last = snap
 	s.mu.Unlock()
 	return snap, nil
+}
+
+// mend repairs what was found damaged.
+func (s *Source) mend(ctx context.Context) error {
+	s.mu.Lock()
+	broken := s.broken
+	s.broken = false
+	s.mu.Unlock()
+	if !broken {
+		return nil
+	}
+	err := s.back.repair(ctx)
+	if err != nil {
+		s.noteBroken(ErrCorrupt)
+	}
+	return err
 }
 
 // noteBroken remembers damage for the next fetch.
@@ -293,25 +304,35 @@ func (s *Source) At(ctx context.Context, rev string) (snap *Snapshot, err error)
 	}
 	defer end()
 	err = s.exclusive(ctx, func(ctx context.Context) error {
-		t, err := s.resolve(ctx, rev)
-		if err != nil {
-			return err
+		snap, err = s.atOnce(ctx, rev)
+		if errors.Is(err, ErrCorrupt) {
+			s.noteBroken(err)
+			snap, err = s.atOnce(ctx, rev)
+			s.noteBroken(err)
 		}
-		s.mu.Lock()
-		old := s.last
-		s.mu.Unlock()
-		if old != nil && old.Commit == t.commit.String() && old.Ref == string(t.ref) {
-			snap = old
-			return nil
-		}
-		snap, err = s.load(ctx, t, old)
-		s.noteBroken(err)
 		return err
 	})
 	if err != nil && ctx.Err() != nil && s.ctx.Err() == nil {
 		return nil, ctx.Err()
 	}
 	return snap, s.wrap("read", err)
+}
+
+func (s *Source) atOnce(ctx context.Context, rev string) (*Snapshot, error) {
+	if err := s.mend(ctx); err != nil {
+		return nil, err
+	}
+	t, err := s.resolve(ctx, rev)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	old := s.last
+	s.mu.Unlock()
+	if old != nil && old.Commit == t.commit.String() && old.Ref == string(t.ref) {
+		return old, nil
+	}
+	return s.load(ctx, t, old)
 }
 
 func (s *Source) resolve(ctx context.Context, rev string) (tip, error) {
