@@ -1,5 +1,10 @@
 package schema
 
+import (
+	"maps"
+	"slices"
+)
+
 // AssignmentVersion is the format version of Assignment and Report JSON.
 const AssignmentVersion = 1
 
@@ -158,4 +163,21 @@ type MeasureTarget struct {
 	Source int    `json:"source"`
 	Path   string `json:"path"` // "" for a copy, which the machine finds itself
 	Grant  string `json:"grant,omitempty"`
+}
+
+// BlobHashes lists the hashes that the assignment names: drive lists, templates
+// of workers and fills; sorted, each once.
+func (a *Assignment) BlobHashes() []string {
+	set := map[string]bool{}
+	for _, hash := range a.Drives {
+		set[hash] = true
+	}
+	for _, w := range a.Workers {
+		set[w.Template] = true
+	}
+	for _, c := range a.Copies {
+		set[c.FillTemplate] = true
+	}
+	delete(set, "")
+	return slices.Sorted(maps.Keys(set))
 }
