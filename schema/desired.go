@@ -57,6 +57,11 @@ type AcceptedObject struct {
 	Seq    int64   `json:"seq"`
 	Commit string  `json:"commit"`
 	Object *Object `json:"object"`
+	// FillGeneration is the generation in which a drive's fill last changed: the one
+	// that its copies are filled by (D-42, X-8).
+	FillGeneration int64 `json:"fill_generation,omitempty"`
+	// Target is the uid that a Deletion was bound to when it was accepted (X-27).
+	Target string `json:"target,omitempty"`
 	// Refused is the newest candidate that was not let through, nil when there is none.
 	Refused *Refusal `json:"refused,omitempty"`
 }
@@ -92,6 +97,8 @@ type Placement struct {
 	Workers    []PlacedWorker `json:"workers"`
 	// NotBefore delays the next attempt (X-12); zero is at once.
 	NotBefore time.Time `json:"not_before,omitzero"`
+	// Failures counts ends in a row, for the backoff; a worker that ran 10 minutes resets it (X-12).
+	Failures int `json:"failures,omitempty"`
 	// Outcome of the whole run once it has ended ("" while it has not).
 	Outcome RunOutcome `json:"outcome,omitempty"`
 }

@@ -84,6 +84,9 @@ type Object struct {
 	Metadata  Metadata `json:"metadata"`
 	Spec      Spec     `json:"spec"`
 	Origin    Pos      `json:"origin"`
+	// ManagedBy is the object that this one was expanded from: a model's drive, a
+	// replica group's runs and endpoint (D-43, N-2). Zero for a declared object.
+	ManagedBy Key `json:"managed_by,omitzero"`
 	// Hash identifies metadata and spec after Normalize; equal hashes are equal objects.
 	Hash string `json:"hash"`
 	// Locate gives the place of a field ("spec.sources[0].path"), or the nearest

@@ -76,6 +76,7 @@ const (
 	WhyRunReplaced    WhyCode = "RUN_REPLACED" // a newer generation
 	WhyRestart        WhyCode = "RESTART"      // a new attempt
 	WhyMoved          WhyCode = "MOVED"        // no longer placed here
+	WhyRunEnded       WhyCode = "RUN_ENDED"    // the run has ended, its policy is spent
 	WhyDriveRemoved   WhyCode = "DRIVE_REMOVED"
 	WhyDriveForced    WhyCode = "DRIVE_FORCED" // deleted by a Deletion
 	WhyDiskNearlyFull WhyCode = "DISK_NEARLY_FULL"

@@ -194,6 +194,8 @@ func WhyMessage(code WhyCode, what string) string {
 		return "the run restarts"
 	case WhyMoved:
 		return "the worker is no longer placed here"
+	case WhyRunEnded:
+		return "the run has ended"
 	case WhyDriveRemoved:
 		return "the drive was removed"
 	case WhyDriveForced:
