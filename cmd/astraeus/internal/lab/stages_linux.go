@@ -7,9 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/google/uuid"
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -113,7 +116,10 @@ func initMain(dir string) error {
 		return err
 	}
 	if dir == "-" {
-		return nil
+		return nil // CheckNamespaces: that it got here is the answer
+	}
+	if err := newBoot(dir); err != nil {
+		return err
 	}
 	attr := &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}}
 	room, err := os.StartProcess("/proc/self/exe", []string{os.Args[0], stageRoom, dir}, attr)
@@ -147,6 +153,19 @@ func prepareNamespace() error {
 	return nil
 }
 
+// newBoot gives the lab's machines a boot id of their own: what ran in an
+// earlier lab ended with it, as if its machines had been rebooted.
+func newBoot(dir string) error {
+	file := filepath.Join(dir, "boot_id")
+	if err := writeAtomically(file, []byte(uuid.NewString()+"\n")); err != nil {
+		return err
+	}
+	if err := unix.Mount(file, "/proc/sys/kernel/random/boot_id", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("boot id: %w", err)
+	}
+	return nil
+}
+
 // bind mounts a directory of the lab at a place in a machine's root, once.
 func bind(source, target string) error {
 	for _, path := range []string{source, target} {
@@ -173,4 +192,19 @@ func writeJSON(path string, value any) error {
 		return err
 	}
 	return writeAtomically(path, append(data, '\n'))
+}
+
+// unmountBelow takes down every mount below a directory, the newest first.
+func unmountBelow(dir string) error {
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, mount := range slices.Backward(mounts) {
+		if err := unix.Unmount(mount.Mountpoint, 0); err != nil {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", mount.Mountpoint, err))
+		}
+	}
+	return errors.Join(errs...)
 }

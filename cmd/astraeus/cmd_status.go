@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"astraeus.io/astraeus/cmd/astraeus/view"
+	"astraeus.io/astraeus/statusapi"
+)
+
+func statusCommand(env *environment) *cli.Command {
+	return &cli.Command{
+		Name:  "status",
+		Usage: "sum up what the cluster is doing",
+		Flags: []cli.Flag{serverFlag(), outputFlag("table", view.ReadFormats)},
+		Action: func(c *cli.Context) error {
+			if err := noArgs(c); err != nil {
+				return err
+			}
+			out, err := view.NewDescribe(c.String("output"), env.out(c))
+			if err != nil {
+				return err
+			}
+			server, err := env.server(c)
+			if err != nil {
+				return err
+			}
+			var s statusapi.Status
+			if err := server.get(c.Context, nil, &s, "v1", "status"); err != nil {
+				return err
+			}
+			return out.Describe(statusDetail(s))
+		},
+	}
+}
+
+func statusDetail(s statusapi.Status) view.Detail {
+	ready := "yes"
+	if !s.Ready {
+		ready = joinNonEmpty(": ", "no", strings.Join(s.Reasons, "; "))
+	}
+	head := view.Short(s.Head)
+	if s.Head != s.Commit {
+		head += " (newest " + view.Short(s.Commit) + ")"
+	}
+	return view.Detail{
+		Ref: "cluster/" + s.Cluster, Value: s,
+		Fields: []view.Field{
+			{Name: "Cluster", Value: s.Cluster}, {Name: "Ready", Value: ready}, {Name: "Commit", Value: head},
+			{Name: "Machines", Value: counts(s.Machines)}, {Name: "Runs", Value: counts(s.Runs)}, {Name: "Objects", Value: counts(s.Objects)},
+			{Name: "Steps", Value: fmt.Sprintf("%d pending", s.Pending)}, {Name: "Waits", Value: fmt.Sprint(s.Waits)},
+			{Name: "Held back", Value: fmt.Sprint(s.Holds)}, {Name: "Errors", Value: fmt.Sprint(s.Errors)},
+		},
+	}
+}
+
+// counts is "3 Up, 1 Down", in the order of the words.
+func counts(m map[string]int) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if m[name] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", m[name], name))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"astraeus.io/astraeus/cmd/astraeus/view"
+	"astraeus.io/astraeus/schema"
+	"astraeus.io/astraeus/statusapi"
+)
+
+// acceptedLister reads kinds that have no route of their own from what is in force.
+func acceptedLister(kind schema.Kind) lister {
+	return lister{
+		list: func(ctx context.Context, c *client) (view.Listing, error) {
+			objects, err := acceptedOf(ctx, c, kind)
+			if err != nil {
+				return view.Listing{}, err
+			}
+			value, err := itemsOf(objects)
+			l := view.Listing{
+				Value: value, Empty: "no " + kind.Word() + "s",
+				Columns: []view.Column{{Name: "WORKSPACE"}, {Name: "NAME"}, {Name: "GENERATION"}, {Name: "COMMIT"}, {Name: "FILE"}, {Name: "UID", Wide: true}},
+			}
+			for _, o := range objects {
+				l.Rows = append(l.Rows, view.Row{Ref: o.Object.Key.String(), Cells: []string{
+					workspaceCell(o.Object.Org, o.Object.Workspace), o.Object.Key.Name, numberCell(&o.Generation),
+					view.Short(o.Commit), o.Object.Origin.String(), o.UID,
+				}})
+			}
+			return l, err
+		},
+		one: func(ctx context.Context, c *client, name string) (view.Detail, error) {
+			objects, err := acceptedOf(ctx, c, kind)
+			if err != nil {
+				return view.Detail{}, err
+			}
+			var found []*schema.AcceptedObject
+			for _, o := range objects {
+				if refNamed(o.Object.Key.String(), name) {
+					found = append(found, o)
+				}
+			}
+			switch len(found) {
+			case 0:
+				return view.Detail{}, fmt.Errorf("%s %q not found", kind.Word(), name)
+			case 1:
+				return acceptedDetail(found[0]), nil
+			}
+			return view.Detail{}, errors.New("the name is in several places: give it as namespace.name")
+		},
+	}
+}
+
+func acceptedOf(ctx context.Context, c *client, kind schema.Kind) ([]*schema.AcceptedObject, error) {
+	var acc statusapi.Accepted
+	if err := c.get(ctx, nil, &acc, "v1", "accepted"); err != nil {
+		return nil, err
+	}
+	var out []*schema.AcceptedObject
+	for _, o := range acc.Objects {
+		if o != nil && o.Object != nil && o.Object.Key.Kind == kind {
+			out = append(out, o)
+		}
+	}
+	return out, nil
+}
+
+func acceptedDetail(o *schema.AcceptedObject) view.Detail {
+	obj := o.Object
+	var held *schema.Hold
+	if o.Refused != nil {
+		held = &o.Refused.Hold
+	}
+	m := statusapi.Metadata{
+		Name: obj.Key.Name, Namespace: obj.Key.Namespace, Org: obj.Org, Workspace: obj.Workspace, UID: o.UID,
+		Owner: obj.Metadata.Owner, Commit: o.Commit, File: obj.Origin.String(),
+	}
+	return view.Detail{
+		Ref: obj.Key.String(), Value: o,
+		Fields: append(metadataFields(obj.Key.Kind, m),
+			view.Field{Name: "Generation", Value: numberCell(&o.Generation)},
+			view.Field{Name: "Held back", Value: holdText(held)}),
+	}
+}

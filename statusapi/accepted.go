@@ -1,0 +1,82 @@
+package statusapi
+
+import (
+	"slices"
+
+	"astraeus.io/astraeus/schema"
+)
+
+// AcceptedVersion is the format of Accepted.
+const AcceptedVersion = 1
+
+// Accepted is everything in force, for a plan made elsewhere (G-6).
+type Accepted struct {
+	Version    int                      `json:"version"`
+	ClusterUID string                   `json:"cluster_uid"`
+	Epoch      int64                    `json:"epoch"`
+	Head       string                   `json:"head"`
+	Objects    []*schema.AcceptedObject `json:"objects"`
+	Tombstones []*schema.Tombstone      `json:"tombstones"`
+	Placed     []schema.Placement       `json:"placed"`
+}
+
+func oneAccepted(r *request) (any, error) {
+	acc := r.Input.Accepted
+	out := Accepted{
+		Version: AcceptedVersion, ClusterUID: acc.ClusterUID, Epoch: acc.Epoch, Head: acc.Head,
+		Objects: []*schema.AcceptedObject{}, Tombstones: []*schema.Tombstone{}, Placed: []schema.Placement{},
+	}
+	for _, kind := range schema.Kinds {
+		out.Objects = append(out.Objects, r.index[kind]...)
+	}
+	for _, t := range acc.Tombstones {
+		out.Tombstones = append(out.Tombstones, t)
+	}
+	slices.SortFunc(out.Tombstones, func(a, b *schema.Tombstone) int { return schema.CompareKeys(a.Key, b.Key) })
+	for _, key := range sortedKeys(r.Input.Placed) {
+		out.Placed = append(out.Placed, r.Input.Placed[key])
+	}
+	return out, nil
+}
+
+// State is the planner's form of the body.
+func (a Accepted) State() (schema.Accepted, map[schema.Key]schema.Placement) {
+	acc := schema.Accepted{
+		ClusterUID: a.ClusterUID, Epoch: a.Epoch, Head: a.Head,
+		Objects: map[schema.Key]*schema.AcceptedObject{}, Tombstones: map[string]*schema.Tombstone{},
+	}
+	for _, o := range a.Objects {
+		if o != nil && o.Object != nil {
+			acc.Objects[o.Object.Key] = o
+		}
+	}
+	for _, t := range a.Tombstones {
+		if t != nil {
+			acc.Tombstones[t.UID] = t
+		}
+	}
+	placed := map[schema.Key]schema.Placement{}
+	for _, p := range a.Placed {
+		placed[p.Run] = p
+	}
+	return acc, placed
+}
+
+// oneObserved answers with the JSON of `--observed FILE`.
+func oneObserved(r *request) (any, error) {
+	out := r.Input.Observed
+	if out.Machines == nil {
+		out.Machines = []*schema.MachineReport{}
+	}
+	if len(out.Placements) == 0 {
+		out.Placements = nil
+		for _, key := range sortedKeys(r.Input.Placed) {
+			for _, w := range r.Input.Placed[key].Workers {
+				if w.Outcome == nil {
+					out.Placements = append(out.Placements, schema.PlacementRecord{Run: key.Scoped(), Worker: w.Name, Machine: w.Machine})
+				}
+			}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,59 @@
+package statusapi
+
+import (
+	"context"
+
+	"astraeus.io/astraeus/planner"
+	"astraeus.io/astraeus/schema"
+)
+
+// Source hands out the current state. It is called for every request, from many
+// goroutines, and answers from memory.
+type Source interface {
+	// View is the newest state. The caller only reads it. The same pointer means
+	// that nothing changed. An error becomes a 503 with its text.
+	View(ctx context.Context) (*View, error)
+}
+
+// View is one consistent state of the cluster.
+type View struct {
+	// Input is what the last pass looked at, Plan what it decided.
+	Input planner.Input
+	Plan  schema.Plan
+	// Commit is the newest commit seen; Input.Accepted.Head is the newest that is in force.
+	Commit string
+	// Events, the oldest first.
+	Events []schema.Event
+	// NotReady says what keeps the controller from working; empty when it works.
+	NotReady []string
+	// Diagnostics of the newest commit.
+	Diagnostics []schema.Diagnostic
+}
+
+// state is a View with what is derived from it.
+type state struct {
+	*View
+	derived *planner.View
+	cluster string
+	index   map[schema.Kind][]*schema.AcceptedObject // sorted by key
+	reports map[string]*schema.MachineReport
+}
+
+func newState(v *View) *state {
+	s := &state{
+		View: v, derived: planner.NewView(v.Input, v.Plan),
+		index: map[schema.Kind][]*schema.AcceptedObject{}, reports: map[string]*schema.MachineReport{},
+	}
+	for _, m := range v.Input.Observed.Machines {
+		if m != nil {
+			s.reports[m.Name] = m
+		}
+	}
+	for _, key := range sortedKeys(v.Input.Accepted.Objects) {
+		s.index[key.Kind] = append(s.index[key.Kind], v.Input.Accepted.Objects[key])
+	}
+	for _, o := range s.index[schema.KindCluster] {
+		s.cluster = o.Object.Key.Name
+	}
+	return s
+}
