@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -56,6 +57,9 @@ func streamLoose(dir, root, path string) (plumbing.Hash, error) {
 	return h, l.finish(h)
 }
 
+// deflaters are kept because each is most of a megabyte.
+var deflaters sync.Pool
+
 // looseWriter is an object being written under a temporary name.
 type looseWriter struct {
 	dir string
@@ -68,7 +72,12 @@ func newLoose(dir string, typ plumbing.ObjectType, size int64) (*looseWriter, er
 	if err != nil {
 		return nil, err
 	}
-	z, _ := zlib.NewWriterLevel(f, zlib.BestSpeed)
+	z, _ := deflaters.Get().(*zlib.Writer)
+	if z == nil {
+		z, _ = zlib.NewWriterLevel(f, zlib.BestSpeed)
+	} else {
+		z.Reset(f)
+	}
 	l := &looseWriter{dir: dir, f: f, z: z}
 	if _, err := z.Write(objectHeader(typ, size)); err != nil {
 		l.discard()
@@ -79,6 +88,7 @@ func newLoose(dir string, typ plumbing.ObjectType, size int64) (*looseWriter, er
 
 func (l *looseWriter) finish(h plumbing.Hash) error {
 	err := l.z.Close()
+	deflaters.Put(l.z)
 	if cerr := l.f.Chmod(0o444); err == nil && cerr != nil && !errors.Is(cerr, errors.ErrUnsupported) {
 		err = cerr
 	}
