@@ -2,18 +2,160 @@ package nodeexec
 
 import (
 	"context"
-	"errors"
+	"crypto/rand"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"astraeus.io/astraeus/schema"
 )
 
 // Agent is one machine's agent. Make it with New and run it once with Run.
-type Agent struct{ cfg Config }
+type Agent struct {
+	cfg         Config
+	log         *slog.Logger
+	lock        *os.File
+	incarnation string
+
+	disk     *disk
+	blobs    *blobs
+	uses     *uses
+	failures *failures
+	places   *places
+	measured *measurer
+
+	target atomic.Pointer[schema.Assignment] // newest accepted; never changed after that
+	online atomic.Bool                       // the open stream confirmed target
+	pinned atomic.Pointer[string]            // cluster uid
+	accept sync.Mutex                        // one assignment at a time
+
+	copiesOnce sync.Once
+	ourCopies  Copies
+
+	wakeLoop  chan struct{}
+	out       outbox
+	republish atomic.Bool // a stream opened: it gets a whole report
+	probes    probes
+
+	ops     ops
+	steps   sync.WaitGroup
+	actedMu sync.Mutex
+	acted   map[failKey]bool // succeeded since the last look began
+}
+
+// leaveWithin is how long Run waits for operations that ignore its end.
+const leaveWithin = 10 * time.Second
 
 // New opens the state directory, which it locks, and loads the last
 // assignment. Errors wrap ErrLocked or ErrState where these are the cause.
 func New(cfg Config) (*Agent, error) {
 	cfg, err := cfg.withDefaults()
-	return &Agent{cfg: cfg}, err
+	if err != nil {
+		return nil, err
+	}
+	lock, err := lockDir(cfg.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{cfg: cfg, log: cfg.Log.With("machine", cfg.Machine), lock: lock, incarnation: rand.Text(),
+		disk: &disk{dir: cfg.StateDir}, wakeLoop: make(chan struct{}, 1), ops: newOps(),
+		acted: map[failKey]bool{}}
+	a.out.ready = make(chan struct{}, 1)
+	if err := a.load(); err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	return a, nil
 }
 
-// Run works until the context ends and returns nil then.
-func (a *Agent) Run(ctx context.Context) error { return errors.ErrUnsupported }
+// Run works until the context ends and returns nil then. It lets go of the
+// state directory; workers, mounts and exports stay.
+func (a *Agent) Run(ctx context.Context) error {
+	defer a.lock.Close()
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.loop(groupCtx) })
+	group.Go(func() error { return a.holdLink(groupCtx) })
+	group.Go(func() error { return a.measured.run(groupCtx) })
+	err := group.Wait()
+	a.leave()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// Close lets go of the state directory of an agent that is not run.
+func (a *Agent) Close() error { return a.lock.Close() }
+
+// leave waits for the operations in flight; their context has ended.
+func (a *Agent) leave() {
+	done := make(chan struct{})
+	go func() { a.steps.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(leaveWithin):
+		a.log.Warn("operations are still going on; they are looked at again after the next start")
+	}
+	if a.ourCopies != nil {
+		a.ourCopies.Close()
+	}
+}
+
+// wake makes the loop look at everything again.
+func (a *Agent) wake() {
+	select {
+	case a.wakeLoop <- struct{}{}:
+	default:
+	}
+}
+
+// loop looks, acts and reports, over and over: whenever something may have
+// changed, when a backoff ends, and at each heartbeat.
+func (a *Agent) loop(ctx context.Context) error {
+	tick := time.NewTicker(a.cfg.ReportEvery)
+	defer tick.Stop()
+	events := a.cfg.Engine.Events()
+	var known facts
+	var say reporter
+	beat := true
+	for {
+		a.ops.looking()
+		acted, target := a.takeActed(), a.target.Load()
+		seen := a.observe(ctx, target, known, beat)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		known = seen.facts
+		next := a.pass(ctx, target, seen, acted)
+		a.publish(&say, target, seen, beat)
+		beat = false
+		retry, stop := a.at(next)
+		select {
+		case <-ctx.Done():
+			stop()
+			return ctx.Err()
+		case <-a.wakeLoop:
+		case _, open := <-events:
+			if !open {
+				events = nil
+			}
+		case <-tick.C:
+			beat = true
+		case <-retry:
+		}
+		stop()
+	}
+}
+
+// at is a channel that is ready at a time; none for the zero time.
+func (a *Agent) at(t time.Time) (<-chan time.Time, func()) {
+	if t.IsZero() {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(max(0, t.Sub(a.cfg.Now())))
+	return timer.C, func() { timer.Stop() }
+}

@@ -1,0 +1,262 @@
+package nodeexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"astraeus.io/astraeus/nodeexec/host"
+	"astraeus.io/astraeus/nodeexec/nfs"
+	"astraeus.io/astraeus/nodeexec/runtime"
+	"astraeus.io/astraeus/schema"
+)
+
+// carryOut does one step by the newest target, which may no longer want it.
+func (a *Agent) carryOut(ctx context.Context, step schema.Step) error {
+	t := a.target.Load()
+	a.cfg.CrashPoint(CrashBeforeStep)
+	err := a.act(ctx, t, step)
+	a.cfg.CrashPoint(CrashAfterStep)
+	return err
+}
+
+func (a *Agent) act(ctx context.Context, t *schema.Assignment, step schema.Step) error {
+	switch step.Action {
+	case schema.ActionCreateDir:
+		return a.createDir(ctx, t, step)
+	case schema.ActionCreateCopy:
+		return a.createCopy(ctx, t, step)
+	case schema.ActionFillCopy:
+		return a.fillCopy(ctx, t, step)
+	case schema.ActionExport:
+		return a.export(ctx, t, step)
+	case schema.ActionMount:
+		target := findMount(t, step.Args.UID, step.Args.Source)
+		if target == nil {
+			return errGone
+		}
+		return a.cfg.Shares.Mount(ctx, *target)
+	case schema.ActionStartWorker:
+		return a.startWorker(ctx, t, step)
+	case schema.ActionStopWorker:
+		if findWorker(t, workerIDOf(step)) != nil {
+			return errGone
+		}
+		return a.cfg.Engine.Stop(ctx, workerIDOf(step), stopGrace)
+	case schema.ActionUnmount:
+		return a.unmount(ctx, step)
+	case schema.ActionUnexport:
+		return a.unexport(ctx, step)
+	case schema.ActionEvictCopy, schema.ActionDeleteCopy:
+		return a.removeCopy(ctx, step)
+	}
+	return failf(CodeUnknownStep, "this machine's agent does not know the action %s", step.Action)
+}
+
+// errGone: a newer target came between judging the step and acting.
+var errGone = failf(CodeRefused, "a newer target does not want it")
+
+func (a *Agent) createDir(ctx context.Context, t *schema.Assignment, step schema.Step) error {
+	target := findDir(t, step.Args.UID, step.Args.Source)
+	if target == nil {
+		return errGone
+	}
+	dir, err := a.directory(ctx, t, "step", target.Path, target.Grant, target.Create)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return a.places.check(dirObject(target.UID, target.Source), dir)
+}
+
+// directory opens a drive's directory and makes it only where the drive says
+// so (D-3).
+func (a *Agent) directory(ctx context.Context, t *schema.Assignment, who, path, grant string, create bool) (*host.Dir, error) {
+	forbidden := a.forbidden(t)
+	if create {
+		return ask(ctx, &a.probes, who+" make "+path, observeWithin, func(context.Context) (*host.Dir, error) {
+			return a.cfg.Host.MakeDir(path, grant, forbidden)
+		}, closeLate)
+	}
+	dir, err := a.openDir(ctx, who, path, grant, forbidden)
+	if errors.Is(err, host.ErrMissing) {
+		return nil, failf(CodeMissing, "%s does not exist on %s, and the drive does not say permissions.create", path, a.cfg.Machine)
+	}
+	return dir, err
+}
+
+func (a *Agent) createCopy(ctx context.Context, t *schema.Assignment, step schema.Step) error {
+	target, copies := findCopy(t, step.Args.UID), a.copies()
+	if target == nil || copies == nil {
+		return errGone
+	}
+	for _, location := range t.DataLocations {
+		if location.Path == target.Location {
+			return a.located(copies.Create(ctx, location, target.Drive, target.UID), location.Path)
+		}
+	}
+	return failf(CodeRefused, "%s is not a data location of this machine", target.Location)
+}
+
+// located says X-17's sentence where a data location is not mounted.
+func (a *Agent) located(err error, location string) error {
+	if errors.Is(err, host.ErrLocationNotMounted) {
+		return failf(CodeNotMounted, "data location %s is not mounted on %s", location, a.cfg.Machine)
+	}
+	return err
+}
+
+// export hands the verified directory over, never a path (X-20).
+func (a *Agent) export(ctx context.Context, t *schema.Assignment, step schema.Step) error {
+	target := findExport(t, step.Args)
+	if target == nil {
+		return errGone
+	}
+	dir, err := a.directory(ctx, t, "export "+target.Client, target.Path, target.Grant, target.Create)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := a.places.check(dirObject(target.UID, target.Source), dir); err != nil {
+		return err
+	}
+	return a.cfg.Shares.Export(ctx, *target, dir)
+}
+
+// unexport takes away every export that the step is about.
+func (a *Agent) unexport(ctx context.Context, step schema.Step) error {
+	fresh, err := a.judgeAgain(ctx, step)
+	if err != nil {
+		return err
+	}
+	claim := nfs.Claim{Drive: step.Object, UID: step.Args.UID, Source: step.Args.Source}
+	for _, e := range fresh.exportsOf(step.Args) {
+		claim.Client = e.To
+		if err := a.cfg.Shares.Unexport(ctx, claim); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unmount looks for users once more, right before (kubernetes#120150).
+func (a *Agent) unmount(ctx context.Context, step schema.Step) error {
+	if _, err := a.judgeAgain(ctx, step); err != nil {
+		return err
+	}
+	return a.cfg.Shares.Unmount(ctx, nfs.Claim{Drive: step.Object, UID: step.Args.UID, Source: step.Args.Source,
+		Client: a.cfg.Machine})
+}
+
+// removeCopy counts the users again right before it removes the only data that
+// an agent ever removes (D-9, D-60).
+func (a *Agent) removeCopy(ctx context.Context, step schema.Step) error {
+	copies := a.copies()
+	if copies == nil {
+		return errGone
+	}
+	if _, err := a.judgeAgain(ctx, step); err != nil {
+		return err
+	}
+	a.cfg.CrashPoint(CrashBeforeDelete)
+	return copies.Delete(ctx, step.Object, step.Args.UID)
+}
+
+// judgeAgain judges by a fresh look at the machine. The object's lock is held,
+// so that no worker can start using it in between.
+func (a *Agent) judgeAgain(ctx context.Context, step schema.Step) (*view, error) {
+	t := a.target.Load()
+	fresh, err := a.lookFor(ctx, t, step.Action)
+	if err != nil {
+		return nil, err
+	}
+	s := a.situation(t, fresh)
+	if needsLink(step.Action) && !s.online {
+		return nil, failf(CodeRefused, "the controller is away")
+	}
+	if refusal := s.refuse(step); refusal != "" {
+		return nil, failf(CodeRefused, "%s", refusal)
+	}
+	if wait := s.waits(step); wait != "" {
+		return nil, failf(CodeBusy, "waiting %s", wait)
+	}
+	return fresh, nil
+}
+
+// lookFor lists what an action that takes something away is judged by.
+func (a *Agent) lookFor(ctx context.Context, t *schema.Assignment, action schema.Action) (*view, error) {
+	fresh := &view{}
+	listing, err := a.cfg.Engine.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the workers cannot be listed: %w", err)
+	}
+	fresh.takeEngine(listing, func(string) {})
+	mounts, err := a.cfg.Shares.Mounts(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the mounts cannot be listed: %w", err)
+	}
+	fresh.mounts = append([]schema.Mount{}, mounts...)
+	if action == schema.ActionUnexport {
+		if fresh.exports, err = a.cfg.Shares.Exports(ctx); err != nil {
+			return nil, fmt.Errorf("the exports cannot be listed: %w", err)
+		}
+	}
+	if action.Destructive() {
+		if fresh.copies, err = a.copies().List(ctx, t.DataLocations); err != nil {
+			return nil, fmt.Errorf("the copies cannot be listed: %w", err)
+		}
+		fresh.copiesKnown = true
+	}
+	return fresh, nil
+}
+
+// tidy forgets ended workers that have left the target, stops fills that
+// no target wants, and drops use records of what has ended.
+func (a *Agent) tidy(ctx context.Context, s *situation) {
+	if !s.seen.engineKnown {
+		return
+	}
+	for _, w := range s.seen.workers {
+		if !w.live() && findWorker(s.target, w.id) == nil {
+			a.tidyWorker(ctx, w.id, false)
+		}
+	}
+	for _, f := range s.seen.fills {
+		c := findCopy(s.target, f.label.Fill.UID)
+		if c == nil || c.FillGeneration != f.label.Fill.Generation {
+			a.tidyWorker(ctx, f.id, f.live())
+		}
+	}
+	a.dropUses(s)
+}
+
+func (a *Agent) tidyWorker(ctx context.Context, id string, stop bool) {
+	a.start(ctx, &job{locks: []lock{{object: workerObject(id)}}, within: deadlineOf(schema.ActionStopWorker),
+		run: func(ctx context.Context) error {
+			if stop {
+				return a.cfg.Engine.Stop(ctx, id, stopGrace)
+			}
+			a.cfg.CrashPoint(CrashBeforeRemove)
+			if err := a.cfg.Engine.Remove(ctx, id); err != nil && !errors.Is(err, runtime.ErrRunning) {
+				return err
+			}
+			return nil
+		}})
+}
+
+// dropUses keeps a record while its worker lives or is about to start.
+func (a *Agent) dropUses(s *situation) {
+	err := a.uses.drop(func(id string) bool {
+		if a.ops.busy(workerObject(id)) {
+			return false
+		}
+		if w := s.seen.findWorker(id); w != nil {
+			return !w.live()
+		}
+		_, seen := s.uses[id] // newer than the listing: keep
+		return seen && findWorker(s.target, id) == nil
+	})
+	if err != nil {
+		a.log.Error("the use records cannot be written", "error", err)
+	}
+}

@@ -1,0 +1,141 @@
+package nodeexec
+
+import (
+	"cmp"
+	"slices"
+
+	"astraeus.io/astraeus/schema"
+)
+
+// reporter is what has been reported; the loop's own.
+type reporter struct {
+	last           *schema.MachineReport
+	sequence       int64
+	epoch, applied int64
+}
+
+// publish sends a report when something material changed or a stream opened.
+// A heartbeat repeats the last report, so that what moved a little writes nothing.
+func (a *Agent) publish(say *reporter, target *schema.Assignment, seen *view, beat bool) {
+	a.applied(say, target)
+	report := a.report(say, target, seen)
+	whole := a.republish.Swap(false) || say.last == nil || material(say.last, report)
+	if !whole && !beat {
+		return
+	}
+	if !whole && !newerMeasurements(say.last, report) {
+		again := *say.last
+		report = &again
+	}
+	say.sequence++
+	report.Sequence = say.sequence
+	say.last = report
+	a.out.put(report)
+}
+
+// applied says by which assignment the machine works: the target, once nothing
+// that an older one began is in flight.
+func (a *Agent) applied(say *reporter, target *schema.Assignment) {
+	if target == nil {
+		return
+	}
+	steps := map[string]bool{}
+	for _, s := range target.Steps {
+		steps[s.ID] = true
+	}
+	if !a.ops.others(steps) {
+		say.epoch, say.applied = target.Epoch, target.Revision
+	}
+}
+
+// report puts together what was seen. Parts that could not be listed are nil.
+func (a *Agent) report(say *reporter, target *schema.Assignment, seen *view) *schema.MachineReport {
+	r := &schema.MachineReport{
+		Name: a.cfg.Machine, Address: a.cfg.Address, Addresses: seen.facts.addresses,
+		BootID: seen.facts.bootID, Incarnation: a.incarnation, Epoch: say.epoch, Applied: say.applied,
+		RDMA: a.cfg.RDMA, Resources: seen.facts.resources, Network: seen.facts.network,
+		Engine:      &schema.EngineState{Kind: a.cfg.EngineKind, Ready: seen.engineKnown, Message: seen.engineError},
+		Filesystems: seen.facts.filesystems, Exports: seen.exports, Mounts: seen.mounts,
+		Failures: a.failures.reported(), Measurements: a.measured.all(), Problems: seen.problems,
+	}
+	if r.Problems == nil {
+		r.Problems = []string{}
+	}
+	if seen.engineKnown {
+		r.Workers = a.reportWorkers(seen)
+	}
+	if seen.copiesKnown {
+		a.reportCopies(r, seen)
+	}
+	if target != nil {
+		r.Paths = reportPaths(target, seen)
+	}
+	return r
+}
+
+func (a *Agent) reportWorkers(seen *view) []schema.Worker {
+	stopping := a.ops.stopping()
+	list := make([]schema.Worker, 0, len(seen.workers))
+	for _, w := range seen.workers {
+		if w.worker.State == schema.WorkerRunning && stopping[workerObject(w.id)] {
+			w.worker.State = schema.WorkerStopping
+		}
+		list = append(list, w.worker)
+	}
+	slices.SortFunc(list, func(x, y schema.Worker) int {
+		return cmp.Or(cmp.Compare(x.Run, y.Run), cmp.Compare(x.Name, y.Name), cmp.Compare(x.RunUID, y.RunUID),
+			cmp.Compare(x.Generation, y.Generation), cmp.Compare(x.Attempt, y.Attempt))
+	})
+	return list
+}
+
+// reportCopies fills in the sizes: listing does not measure (D-91).
+func (a *Agent) reportCopies(r *schema.MachineReport, seen *view) {
+	copies := append([]schema.Copy{}, seen.copies.Copies...)
+	for i := range copies {
+		if m, ok := a.measured.of(copyMeasure(copies[i].UID)); ok && copies[i].State != schema.CopyTrash {
+			copies[i].Bytes, copies[i].Files = m.Bytes, m.Files
+		}
+	}
+	slices.SortFunc(copies, func(x, y schema.Copy) int {
+		return cmp.Or(cmp.Compare(x.Drive, y.Drive), cmp.Compare(x.Folder, y.Folder))
+	})
+	locations := append([]schema.DataLocationState{}, seen.copies.Locations...)
+	for i := range locations {
+		if l := &locations[i]; l.UsedBytes < 0 {
+			l.UsedBytes = usedBytes(copies, l.Path)
+		}
+	}
+	r.DataLocations = locations
+	if seen.copies.Complete {
+		r.Copies = copies
+	}
+}
+
+// usedBytes is the sum of a location's copies, -1 when one is not measured yet.
+func usedBytes(copies []schema.Copy, location string) int64 {
+	var sum int64
+	for _, c := range copies {
+		if c.State == schema.CopyTrash || !schema.Covers(location, c.Folder) {
+			continue
+		}
+		if c.Bytes < 0 {
+			return -1
+		}
+		sum += c.Bytes
+	}
+	return sum
+}
+
+func reportPaths(target *schema.Assignment, seen *view) []schema.PathState {
+	list := make([]schema.PathState, 0, len(target.Dirs))
+	for _, d := range target.Dirs {
+		if state, ok := seen.paths[dirObject(d.UID, d.Source)]; ok {
+			list = append(list, state)
+		}
+	}
+	slices.SortFunc(list, func(x, y schema.PathState) int {
+		return cmp.Or(cmp.Compare(x.UID, y.UID), cmp.Compare(x.Source, y.Source))
+	})
+	return list
+}

@@ -1,0 +1,224 @@
+package nodeexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"astraeus.io/astraeus/nodeexec/host"
+	"astraeus.io/astraeus/nodeexec/nfs"
+	"astraeus.io/astraeus/nodeexec/runtime"
+	"astraeus.io/astraeus/schema"
+)
+
+// Environment of every worker (N-8) besides its template's.
+const (
+	EnvRank      = "RANK"
+	EnvWorldSize = "WORLD_SIZE"
+	EnvLeader    = "ASTRAEUS_LEADER_ADDRESS"
+	EnvMaster    = "MASTER_ADDR"
+	EnvRun       = "ASTRAEUS_RUN"
+	EnvWorker    = "ASTRAEUS_WORKER"
+	EnvMachine   = "ASTRAEUS_MACHINE"
+)
+
+// startWorker re-checks everything the worker will see and starts it from the
+// descriptors that were checked (D-21).
+func (a *Agent) startWorker(ctx context.Context, t *schema.Assignment, step schema.Step) error {
+	w := findWorker(t, workerIDOf(step))
+	if w == nil {
+		return errGone
+	}
+	var template schema.TaskTemplate
+	if err := a.blobs.decode(w.Template, &template); err != nil {
+		return fmt.Errorf("task template: %w", err)
+	}
+	id := targetID(w)
+	// Written before any copy is looked at: from here on nothing removes it.
+	if err := a.uses.put(id, usesOf(w), a.cfg.Now()); err != nil {
+		return err
+	}
+	a.cfg.CrashPoint(CrashUseRecorded)
+	if err := a.launch(ctx, t, w, template, id); err != nil {
+		dropErr := a.uses.drop(func(other string) bool { return other == id })
+		return errors.Join(err, dropErr)
+	}
+	a.cfg.CrashPoint(CrashWorkerStarted)
+	a.markUsed(w)
+	return nil
+}
+
+func (a *Agent) launch(ctx context.Context, t *schema.Assignment, w *schema.WorkerTarget, template schema.TaskTemplate, id string) error {
+	mounts, release, err := a.bindAll(ctx, t, w)
+	defer release()
+	if err != nil {
+		return err
+	}
+	return a.cfg.Engine.Start(ctx, runtime.Spec{
+		ID: id, Labels: workerLabel(w).labels(),
+		Command: template.Command, Args: template.Args, Env: a.workerEnv(w, template.Env),
+		Files: configFiles(template), Mounts: mounts, Hostname: w.Name,
+		LogDir: filepath.Join(a.cfg.StateDir, logsDir),
+		CPU:    w.CPUCores, MemoryBytes: w.MemoryBytes, GPUs: w.GPUs,
+	})
+}
+
+func configFiles(t schema.TaskTemplate) []runtime.File {
+	files := make([]runtime.File, len(t.ConfigFiles))
+	for i, f := range t.ConfigFiles {
+		files[i] = runtime.File{Path: f.Path, Content: []byte(f.Content)}
+	}
+	return files
+}
+
+func workerLabel(w *schema.WorkerTarget) label {
+	return label{Run: w.Run, Worker: schema.Worker{
+		Run: w.Run.Scoped(), RunUID: w.RunUID, Generation: w.Generation, Attempt: w.Attempt, Name: w.Name,
+		Group: w.Group, Rank: w.Rank, Index: w.Index, Address: w.Address, Uses: usesOf(w),
+	}}
+}
+
+// usesOf are the drives and volumes of a worker; host paths in the old form
+// have no id and nothing here removes them.
+func usesOf(w *schema.WorkerTarget) []schema.Use {
+	uses := []schema.Use{}
+	for _, m := range w.Mounts {
+		use := schema.Use{UID: m.UID, Source: m.Source, Mode: schema.ReadWrite}
+		if m.ReadOnly {
+			use.Mode = schema.ReadOnly
+		}
+		if m.UID != "" && !slices.Contains(uses, use) {
+			uses = append(uses, use)
+		}
+	}
+	return uses
+}
+
+// workerEnv is the template's environment with ours over it, so that a worker's
+// place in its run is always the assigned one. MASTER_ADDR alone may be the
+// template's: frameworks are told another meeting point that way.
+func (a *Agent) workerEnv(w *schema.WorkerTarget, template map[string]string) []string {
+	env := maps.Clone(template)
+	if env == nil {
+		env = map[string]string{}
+	}
+	if _, own := template[EnvMaster]; !own {
+		env[EnvMaster] = w.Leader
+	}
+	env[EnvRank] = strconv.Itoa(w.Rank)
+	env[EnvWorldSize] = strconv.Itoa(w.WorldSize)
+	env[EnvLeader] = w.Leader
+	env[EnvRun] = w.Run.Scoped()
+	env[EnvWorker] = w.Name
+	env[EnvMachine] = a.cfg.Machine
+	return envList(env)
+}
+
+func envList(env map[string]string) []string {
+	list := make([]string, 0, len(env))
+	for _, key := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, key+"="+env[key])
+	}
+	return list
+}
+
+// bindAll opens everything the worker mounts. release closes what was opened,
+// also after an error.
+func (a *Agent) bindAll(ctx context.Context, t *schema.Assignment, w *schema.WorkerTarget) (mounts []runtime.Mount, release func(), err error) {
+	var open []*host.Dir
+	release = func() {
+		for _, d := range open {
+			_ = d.Close()
+		}
+	}
+	for _, b := range w.Mounts {
+		dir, err := a.bindSource(ctx, t, w, b)
+		if err == nil {
+			open = append(open, dir)
+			if b.SubPath != "" {
+				if dir, err = a.cfg.Host.OpenBeneath(dir, b.SubPath); err == nil {
+					open = append(open, dir)
+				}
+			}
+		}
+		if err != nil {
+			return nil, release, fmt.Errorf("mount %s: %w", b.Target, err)
+		}
+		mounts = append(mounts, runtime.Mount{Source: dir.File, Target: b.Target, ReadOnly: b.ReadOnly})
+	}
+	return mounts, release, nil
+}
+
+// bindSource opens one source by descriptor after every check of its kind.
+func (a *Agent) bindSource(ctx context.Context, t *schema.Assignment, w *schema.WorkerTarget, b schema.BindTarget) (*host.Dir, error) {
+	who := "worker " + targetID(w)
+	switch b.From {
+	case schema.BindCopy:
+		return a.copies().Open(b.UID, b.Path)
+	case schema.BindClaim:
+		return a.cfg.Shares.OpenMount(ctx, nfs.Claim{Drive: b.Drive, UID: b.UID, Source: b.Source, Client: a.cfg.Machine})
+	case schema.BindDir:
+		dir, err := a.directory(ctx, t, who, b.Path, b.Grant, false)
+		return a.placed(b, dir, err)
+	case schema.BindVolume:
+		under, err := volumePrefix(b, t.AllowedVolumePrefixes)
+		if err != nil {
+			return nil, err
+		}
+		dir, err := a.openDir(ctx, who, b.Path, under, a.forbidden(t))
+		return a.placed(b, dir, err)
+	}
+	return nil, failf(CodeInvalid, "this machine's agent cannot bind from %q", b.From)
+}
+
+// placed checks that the directory is on the filesystem it was first used on.
+func (a *Agent) placed(b schema.BindTarget, dir *host.Dir, err error) (*host.Dir, error) {
+	if err != nil {
+		return nil, err
+	}
+	if b.UID == "" {
+		return dir, nil
+	}
+	if err := a.places.check(dirObject(b.UID, b.Source), dir); err != nil {
+		_ = dir.Close()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// volumePrefix judges a volume's path by the machine's own list (V-4) and gives
+// the prefix that lets it through: no link may lead out of that.
+func volumePrefix(b schema.BindTarget, allowed []string) (string, error) {
+	if allowed == nil {
+		allowed = schema.DefaultAllowedPrefixes
+	}
+	if b.Grant != "" {
+		allowed = append([]string{b.Grant}, allowed...)
+	}
+	if problem := schema.VolumePathProblem(b.Path, allowed, nil); problem != "" {
+		return "", failf(CodeForbidden, "volume path %s: %s", b.Path, problem)
+	}
+	for _, prefix := range allowed {
+		if schema.Covers(prefix, b.Path) {
+			return schema.CleanPath(prefix), nil
+		}
+	}
+	return "", failf(CodeForbidden, "volume path %s: it is not under an allowed prefix", b.Path)
+}
+
+// markUsed notes the time of use in the sidecars (D-70); the use record guards
+// the copies meanwhile, so that a failure here only makes the time older.
+func (a *Agent) markUsed(w *schema.WorkerTarget) {
+	for _, m := range w.Mounts {
+		if m.From != schema.BindCopy {
+			continue
+		}
+		if err := a.copies().MarkUsed(m.UID, a.cfg.Now()); err != nil {
+			a.log.Warn("the time of use cannot be kept", "drive", m.Drive, "error", err)
+		}
+	}
+}
