@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"astraeus.io/astraeus/reconciler/store"
 	"astraeus.io/astraeus/schema"
 	"astraeus.io/astraeus/schema/link"
 )
@@ -194,7 +193,10 @@ func (s *Server) converse(t *term, st *stream, ups <-chan up) error {
 				return err
 			}
 		case err := <-sent:
-			return err
+			if err != nil {
+				return err
+			}
+			sent = nil // the stream is over; another case says why
 		case <-st.put:
 			return status.Error(codes.Aborted, "a newer stream of this agent took over")
 		case <-t.over:
@@ -263,7 +265,7 @@ func (s *Server) send(t *term, st *stream) error {
 // sendOne sends what the machine lacks in chunks, the assignment with the last one.
 func (s *Server) sendOne(st *stream, a *schema.Assignment, blobs map[string][]byte) error {
 	down, size := &schema.Down{}, 0
-	for _, hash := range store.BlobsOf(a) {
+	for _, hash := range a.BlobHashes() {
 		if st.has[hash] {
 			continue
 		}

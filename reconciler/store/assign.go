@@ -128,32 +128,12 @@ func reference(a *schema.Assignment, epoch int64) Assigned {
 	plain := *a
 	// Not part of what a machine does: a commit that changes nothing for it must not touch it.
 	plain.ClusterUID, plain.Epoch, plain.Revision, plain.Commit = "", 0, 0, ""
-	out := Assigned{Epoch: epoch, Commit: a.Commit, Hash: schema.HashJSON(&plain), Blobs: BlobsOf(a)}
+	out := Assigned{Epoch: epoch, Commit: a.Commit, Hash: schema.HashJSON(&plain), Blobs: a.BlobHashes()}
 	for _, c := range a.Copies {
 		out.Copies = append(out.Copies, c.UID)
 	}
 	for _, w := range a.Workers {
 		out.Workers = append(out.Workers, w.Name)
-	}
-	return out
-}
-
-// BlobsOf lists the hashes that an assignment names, sorted.
-func BlobsOf(a *schema.Assignment) []string {
-	var out []string
-	for _, hash := range a.Drives {
-		out = append(out, hash)
-	}
-	for _, w := range a.Workers {
-		out = append(out, w.Template)
-	}
-	for _, c := range a.Copies {
-		out = append(out, c.FillTemplate)
-	}
-	slices.Sort(out)
-	out = slices.Compact(out)
-	if len(out) > 0 && out[0] == "" {
-		out = out[1:]
 	}
 	return out
 }

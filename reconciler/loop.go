@@ -1,0 +1,282 @@
+package reconciler
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"astraeus.io/astraeus/planner"
+	"astraeus.io/astraeus/reconciler/store"
+	"astraeus.io/astraeus/schema"
+)
+
+// leading is what one term works with. One goroutine uses it.
+type leading struct {
+	*Reconciler
+	decider Decider
+	fetcher *fetcher
+	notes   *notes
+	roster  *roster
+
+	state   *store.State // in force; nil after a failed write, until it is loaded again
+	reports map[string]*schema.MachineReport
+	states  map[string]schema.MachineState
+	tracker tracker
+
+	healthy time.Time // since when writes work; zero while they fail
+	failing time.Time // since when they fail
+	retry   *backoff
+	busy    int // passes in a row that decided something without a cause from outside
+}
+
+// maxBusy is how many passes may follow from each other's decisions before the
+// next waits for a cause: a planner that never settles must not spin.
+const maxBusy = 20
+
+func newLeading(r *Reconciler, decider Decider, state *store.State) *leading {
+	l := &leading{
+		Reconciler: r, decider: decider, fetcher: newFetcher(&r.cfg, r.poke), notes: newNotes(r.poke),
+		roster: newRoster(state.Alive), state: state, reports: maps.Clone(state.Observed),
+		states: map[string]schema.MachineState{}, tracker: newTracker(state.Alive),
+		healthy: r.cfg.Now(), retry: newBackoff(100*time.Millisecond, 2*time.Second),
+	}
+	l.fetcher.head = state.Accepted.Head
+	return l
+}
+
+// loop runs a pass at each cause, not more often than Coalesce.
+func (l *leading) loop(ctx context.Context, over <-chan struct{}) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var last time.Time // start of the last pass
+	for {
+		cause := true
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-over:
+			return store.ErrNotLeader
+		case <-l.wake:
+		case <-l.cfg.Link.Changed():
+			cause = l.absorb()
+		case <-timer.C:
+		}
+		if !cause {
+			continue
+		}
+		// The first change goes at once; those that come right after it go together.
+		if wait := l.cfg.Coalesce - l.cfg.Now().Sub(last); !last.IsZero() && wait > 0 && !sleep(ctx, wait) {
+			return nil
+		}
+		drain(l.wake)
+		last = l.cfg.Now()
+		next, err := l.pass(ctx)
+		if errors.Is(err, store.ErrNotLeader) {
+			return err
+		}
+		if err != nil && ctx.Err() == nil && l.cfg.Now().Sub(l.failing) >= l.cfg.GiveUp {
+			return fmt.Errorf("no write worked for %s: %w", l.cfg.GiveUp, err)
+		}
+		timer.Reset(next)
+	}
+}
+
+func drain(c <-chan struct{}) {
+	select {
+	case <-c:
+	default:
+	}
+}
+
+// absorb takes what machines reported, and says whether a pass is due.
+func (l *leading) absorb() bool {
+	reports := l.cfg.Link.Take()
+	due := false
+	for _, r := range reports {
+		old := l.reports[r.Name]
+		l.tracker.compare(old, r, l.cfg.Now())
+		due = due || l.states[r.Name] != schema.MachineUp || dirties(old, r)
+		l.reports[r.Name] = r
+	}
+	l.notes.add(reports)
+	// Without a report, a machine came or went.
+	return due || len(reports) == 0
+}
+
+// pass runs one pass and returns when the next is due without a cause.
+func (l *leading) pass(ctx context.Context) (next time.Duration, err error) {
+	start := l.cfg.Now()
+	ctx, end := l.cfg.Hooks.Span(ctx, "pass", "")
+	info := Pass{Number: l.passes.Add(1)}
+	err = l.notes.failure()
+	if err == nil && l.state == nil {
+		l.state, err = l.decider.Load(ctx)
+	}
+	var plan schema.Plan
+	next = l.cfg.Resync
+	if err == nil {
+		plan, next, err = l.decide(ctx, &info)
+	}
+	if err != nil {
+		next = l.failed(err)
+	} else {
+		l.works(&info)
+	}
+	if info.Decided && err == nil && l.busy < maxBusy {
+		next = 0
+	}
+	info.Took, info.Err = l.cfg.Now().Sub(start), err
+	l.publishStatus(plan, info)
+	l.cfg.Hooks.Passed(info)
+	end(err)
+	return next, err
+}
+
+// failed notes that the store does not take writes: nothing is published and
+// nobody is declared Down until it does.
+func (l *leading) failed(err error) time.Duration {
+	l.state = nil
+	if l.failing.IsZero() {
+		l.failing = l.cfg.Now()
+		l.cfg.Log.Error("the store failed; nothing is published until it works", "error", err)
+	}
+	l.healthy = time.Time{}
+	return l.retry.next()
+}
+
+func (l *leading) works(info *Pass) {
+	if l.healthy.IsZero() {
+		l.healthy = l.cfg.Now()
+	}
+	l.failing = time.Time{}
+	l.retry.reset()
+	if info.Decided {
+		l.busy++
+	} else {
+		l.busy = 0
+	}
+}
+
+// decide plans, commits, assigns and publishes, in this order.
+func (l *leading) decide(ctx context.Context, info *Pass) (plan schema.Plan, next time.Duration, err error) {
+	l.absorb()
+	now := l.cfg.Now()
+	due := l.judge(now)
+	in := l.input(now)
+	planning := l.cfg.Now()
+	plan = l.cfg.Plan(in)
+	info.Planning = l.cfg.Now().Sub(planning)
+	events := l.tracker.take()
+	info.Decided = !plan.Decisions.Empty()
+	decisions := plan.Decisions
+	decisions.Events = append(slices.Clip(decisions.Events), events...)
+	state, err := l.decider.Commit(ctx, decisions)
+	if err != nil {
+		l.tracker.putBack(events)
+		return plan, 0, err
+	}
+	l.state = state
+	if info.Assigned, err = l.decider.Assign(ctx, plan.Targets, plan.Blobs); err != nil {
+		return plan, 0, err
+	}
+	l.cfg.Link.Publish(plan.Targets, plan.Blobs)
+	l.tracker.planned(plan.Steps)
+	l.status.happened(decisions.Events)
+	return plan, l.nextDue(now, due), nil
+}
+
+// judge sets the states of machines and returns when they may change by time alone.
+func (l *leading) judge(now time.Time) time.Time {
+	heard := l.cfg.Link.Machines()
+	names := map[string]bool{}
+	for key := range l.state.Accepted.Objects {
+		if key.Kind == schema.KindMachine {
+			names[key.Name] = true
+		}
+	}
+	for name := range l.reports {
+		names[name] = true
+	}
+	for name := range heard {
+		names[name] = true
+	}
+	healthy := l.healthy
+	if healthy.IsZero() {
+		healthy = now
+	}
+	states, due := l.roster.states(now, slices.Sorted(maps.Keys(names)), heard, healthy, l.downAfter())
+	l.tracker.machines(states, now)
+	if !maps.Equal(states, l.states) {
+		l.notes.setAlive(l.roster.alive(states, heard))
+	}
+	l.states = states
+	return due
+}
+
+func (l *leading) cluster() *schema.ClusterSpec {
+	for key, object := range l.state.Accepted.Objects {
+		if key.Kind == schema.KindCluster && object.Object != nil {
+			return object.Object.Spec.(*schema.ClusterSpec)
+		}
+	}
+	spec := &schema.ClusterSpec{}
+	spec.Normalize()
+	return spec
+}
+
+func (l *leading) downAfter() time.Duration { return l.cluster().DownAfter.Std() }
+
+// input gathers what the planner looks at.
+func (l *leading) input(now time.Time) planner.Input {
+	in := planner.Input{
+		Accepted: l.state.Accepted, Placed: l.state.Placed, Now: now, Seed: rand.Text(),
+		Observed: schema.Observed{At: now, Machines: l.observed()},
+	}
+	got, ready := l.fetcher.newest(l.state.Accepted.Head)
+	switch {
+	case !ready:
+		l.fetcher.poke()
+	case got.desired != nil && !l.pending(got.desired.Commit):
+		in.Desired, in.Rewritten = got.desired, got.rewritten
+	}
+	return in
+}
+
+// pending reports whether a commit waits for an operator.
+func (l *leading) pending(commit string) bool {
+	head := l.state.Accepted.Head
+	return head != "" && commit != head && l.cluster().Sync == schema.SyncApprove && !l.isApproved(commit)
+}
+
+// observed is the newest report of each machine, with its state.
+func (l *leading) observed() []*schema.MachineReport {
+	out := make([]*schema.MachineReport, 0, len(l.states))
+	for _, name := range slices.Sorted(maps.Keys(l.states)) {
+		report := schema.MachineReport{Name: name}
+		if known := l.reports[name]; known != nil {
+			report = *known
+		}
+		report.State = l.states[name]
+		out = append(out, &report)
+	}
+	return out
+}
+
+// nextDue is how long until something changes by time alone.
+func (l *leading) nextDue(now, machines time.Time) time.Duration {
+	next := l.cfg.Resync
+	consider := func(at time.Time) {
+		if at.After(now) {
+			next = min(next, at.Sub(now))
+		}
+	}
+	consider(machines)
+	for _, p := range l.state.Placed {
+		consider(p.NotBefore)
+	}
+	return next
+}

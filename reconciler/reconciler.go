@@ -1,0 +1,167 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"astraeus.io/astraeus/reconciler/store"
+)
+
+// Reconciler is one controller. Its methods are safe for concurrent use.
+type Reconciler struct {
+	cfg    Config
+	status board
+	passes atomic.Int64
+	wake   chan struct{}
+
+	mu       sync.Mutex
+	approved string
+	fetcher  *fetcher // nil while not leading
+}
+
+// New makes a controller that Run starts. Errors: something required is missing.
+func New(cfg Config) (*Reconciler, error) {
+	if err := cfg.setDefaults(); err != nil {
+		return nil, err
+	}
+	r := &Reconciler{cfg: cfg, wake: make(chan struct{}, 1)}
+	r.status.init()
+	return r, nil
+}
+
+// Run stands for election, leads, and starts again when a term ends, until the
+// context ends, whose error it returns. Another error is one that no waiting
+// heals: a value in the store that cannot be understood.
+func (r *Reconciler) Run(ctx context.Context) error {
+	retry := newBackoff(100*time.Millisecond, 5*time.Second)
+	for {
+		err := r.term(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNewerFormat):
+			r.status.update(func(s *Status) { s.StoreError = err.Error() })
+			return err
+		case err == nil:
+			retry.reset()
+			continue
+		}
+		r.cfg.Log.Warn("the term of leading ended", "error", err)
+		r.status.update(func(s *Status) { s.StoreError = err.Error() })
+		if !sleep(ctx, retry.next()) {
+			return ctx.Err()
+		}
+	}
+}
+
+// term is one time of standing for election and leading.
+func (r *Reconciler) term(ctx context.Context) error {
+	leader, err := r.campaign(ctx)
+	if err != nil {
+		return err
+	}
+	r.status.update(func(s *Status) { s.Leading, s.Leader = true, r.cfg.Address })
+	defer func() {
+		r.cfg.Link.Follow("")
+		r.status.update(func(s *Status) { s.Leading, s.Leader = false, "" })
+		// Not the caller's context: that may be what ended the term.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		leader.Resign(ctx)
+	}()
+	return r.lead(ctx, leader)
+}
+
+// campaign waits to lead, and tells machines meanwhile who does.
+func (r *Reconciler) campaign(ctx context.Context) (Leader, error) {
+	watching, stop := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		err := r.cfg.Store.WatchLeader(watching, func(address string) {
+			r.cfg.Link.Follow(address)
+			r.status.update(func(s *Status) { s.Leader = address })
+		})
+		if err != nil && watching.Err() == nil {
+			r.cfg.Log.Warn("who leads is not known", "error", err)
+		}
+	})
+	defer done.Wait()
+	defer stop()
+	return r.cfg.Store.Campaign(ctx, r.cfg.Address)
+}
+
+// poke asks for a pass; requests are merged.
+func (r *Reconciler) poke() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Sync asks for a fetch and a pass now. It returns at once.
+func (r *Reconciler) Sync() {
+	r.mu.Lock()
+	f := r.fetcher
+	r.mu.Unlock()
+	if f != nil {
+		f.poke()
+	}
+	r.poke()
+}
+
+// Approve lets a commit through when the cluster's sync mode is "approve".
+// It lasts until this controller ends or the commit is the head.
+func (r *Reconciler) Approve(commit string) {
+	r.mu.Lock()
+	r.approved = commit
+	r.mu.Unlock()
+	r.Sync()
+}
+
+func (r *Reconciler) isApproved(commit string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.approved == commit
+}
+
+// lead runs passes until the term or the context ends. Everything it starts has
+// ended when it returns.
+func (r *Reconciler) lead(ctx context.Context, leader Leader) error {
+	ctx, stop := context.WithCancel(ctx)
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer stop()
+	state, err := leader.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	l := newLeading(r, leader, state)
+	r.mu.Lock()
+	r.fetcher = l.fetcher
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.fetcher = nil
+	}()
+	r.cfg.Link.Lead(state.Meta.ClusterUID)
+	parts.Go(func() { l.fetcher.run(ctx) })
+	parts.Go(func() { l.notes.run(ctx, leader) })
+	l.fetcher.poke()
+	return l.loop(ctx, leader.Done())
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
