@@ -26,8 +26,8 @@ func oneAccepted(r *request) (any, error) {
 		Version: AcceptedVersion, ClusterUID: acc.ClusterUID, Epoch: acc.Epoch, Head: acc.Head,
 		Objects: []*schema.AcceptedObject{}, Tombstones: []*schema.Tombstone{}, Placed: []schema.Placement{},
 	}
-	for _, kind := range schema.Kinds {
-		out.Objects = append(out.Objects, r.index[kind]...)
+	for _, key := range sortedKeys(acc.Objects) {
+		out.Objects = append(out.Objects, acc.Objects[key])
 	}
 	for _, t := range acc.Tombstones {
 		out.Tombstones = append(out.Tombstones, t)
@@ -46,8 +46,8 @@ func (a Accepted) State() (schema.Accepted, map[schema.Key]schema.Placement) {
 		Objects: map[schema.Key]*schema.AcceptedObject{}, Tombstones: map[string]*schema.Tombstone{},
 	}
 	for _, o := range a.Objects {
-		if o != nil && o.Object != nil {
-			acc.Objects[o.Object.Key] = o
+		if s := shown(o); s != nil {
+			acc.Objects[s.Object.Key] = o
 		}
 	}
 	for _, t := range a.Tombstones {

@@ -96,6 +96,9 @@ type Claim struct {
 	Users     []string           `json:"users"`
 }
 
+// stateHeld is the state of an object of which nothing is in force yet.
+const stateHeld = "Held"
+
 func listDrives(r *request) (any, error) {
 	var out []Drive
 	for _, o := range r.index[schema.KindDrive] {
@@ -122,6 +125,9 @@ func (r *request) drive(o *schema.AcceptedObject) Drive {
 	v, ok := r.derived.Drive(o.Object.Key)
 	if !ok {
 		d.Status.Where = []string{}
+		if held(o) {
+			d.Status.State = stateHeld
+		}
 		return d
 	}
 	d.Status = DriveStatus{

@@ -124,6 +124,9 @@ func splitPrefix(seg []string) (prefix, rest []string, ok bool) {
 func (s *state) scopeOf(prefix []string) (scope, error) {
 	org, name, cluster := prefix[0], prefix[1], prefix[2]
 	ws := s.Input.Accepted.Objects[schema.Key{Kind: schema.KindWorkspace, Namespace: org, Name: name}]
+	if ws != nil && ws.Object == nil {
+		ws = nil
+	}
 	// One text for all three, so that nothing is learnt from which was wrong.
 	if ws == nil || cluster != s.cluster {
 		return scope{}, notFound("workspace")

@@ -87,13 +87,16 @@ func (r *request) run(key schema.Key) Run {
 		out.Metadata.Org, out.Metadata.Workspace, out.Metadata.UID = p.Org, p.Workspace, p.RunUID
 		out.Spec = p.Spec
 	}
-	if o := r.Input.Accepted.Objects[key]; o != nil {
+	if o := shown(r.Input.Accepted.Objects[key]); o != nil {
 		out.Metadata, out.Refused = metadataOf(o), refusedHold(o)
 		out.Spec, _ = o.Object.Spec.(*schema.RunSpec)
 	}
 	out.Status = RunStatus{Reasons: []schema.Reason{}, Workers: []RunWorker{}}
 	v, ok := r.derived.Run(key)
 	if !ok {
+		if out.Refused != nil {
+			out.Status.Phase = stateHeld
+		}
 		return out
 	}
 	out.Status.Phase, out.Status.Attempt, out.Status.Summary = v.Phase, v.Attempt, v.Summary

@@ -50,10 +50,28 @@ func newState(v *View) *state {
 		}
 	}
 	for _, key := range sortedKeys(v.Input.Accepted.Objects) {
-		s.index[key.Kind] = append(s.index[key.Kind], v.Input.Accepted.Objects[key])
+		if o := shown(v.Input.Accepted.Objects[key]); o != nil {
+			s.index[key.Kind] = append(s.index[key.Kind], o)
+		}
 	}
 	for _, o := range s.index[schema.KindCluster] {
 		s.cluster = o.Object.Key.Name
 	}
 	return s
 }
+
+// shown is what stands for an accepted object in answers. One of which nothing is
+// in force yet has no uid and is shown by the candidate that is held back (G-9).
+func shown(o *schema.AcceptedObject) *schema.AcceptedObject {
+	switch {
+	case o == nil:
+		return nil
+	case o.Object != nil:
+		return o
+	case o.Refused == nil || o.Refused.Candidate == nil:
+		return nil
+	}
+	return &schema.AcceptedObject{Object: o.Refused.Candidate, Commit: o.Refused.Commit, Refused: o.Refused}
+}
+
+func held(o *schema.AcceptedObject) bool { return o.UID == "" && o.Refused != nil }

@@ -14,16 +14,14 @@ const (
 	local word=${COMP_WORDS[COMP_CWORD]}
 	local IFS=$'\n'
 	local -a line=("${COMP_WORDS[@]:0:COMP_CWORD}")
-	[[ $word == -* ]] && line+=("$word")
-	COMPREPLY=($(compgen -W "$("${line[@]}" ` + completionFlag + ` 2>/dev/null)" -- "$word"))
+	COMPREPLY=($(compgen -W "$("${line[@]}" "$word" ` + completionFlag + ` 2>/dev/null)" -- "$word"))
 }
 complete -o default -F _astraeus astraeus
 `
 	zshCompletion = `#compdef astraeus
 _astraeus() {
-	local -a line=("${words[@]:0:$((CURRENT-1))}") found
-	[[ ${words[CURRENT]} == -* ]] && line+=("${words[CURRENT]}")
-	found=("${(@f)$("${line[@]}" ` + completionFlag + ` 2>/dev/null)}")
+	local -a found
+	found=("${(@f)$("${(@)words[1,CURRENT-1]}" "${words[CURRENT]}" ` + completionFlag + ` 2>/dev/null)}")
 	if [[ -n $found ]]; then
 		compadd -- "${found[@]}"
 	else
@@ -35,8 +33,7 @@ compdef _astraeus astraeus
 	fishCompletion = `function __astraeus_complete
 	set -l line (commandline -opc)
 	set -l word (commandline -ct)
-	string match -q -- '-*' $word; and set -a line $word
-	$line ` + completionFlag + ` 2>/dev/null
+	$line "$word" ` + completionFlag + ` 2>/dev/null
 end
 complete -c astraeus -f -a '(__astraeus_complete)'
 complete -c astraeus -l repo -r

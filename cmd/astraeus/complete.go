@@ -20,13 +20,13 @@ var argumentWords = map[string]func() []string{
 	"completion": func() []string { return slices.Sorted(maps.Keys(completionScripts)) },
 }
 
-// complete prints candidates for the word after (or, beginning with "-", at the
-// end of) a command line. It runs nothing.
+// complete prints candidates for the last word of a command line, which may be
+// empty. It runs nothing.
 func complete(w io.Writer, app *cli.App, words []string) {
-	last := ""
-	if len(words) > 0 && strings.HasPrefix(words[len(words)-1], "-") {
-		last, words = words[len(words)-1], words[:len(words)-1]
+	if len(words) == 0 {
+		return
 	}
+	last, words := words[len(words)-1], words[:len(words)-1]
 	tokens, rest := tokenize(words, valueFlags(app))
 	if rest != nil {
 		return // after "--": no flag and no command any more
@@ -35,7 +35,7 @@ func complete(w io.Writer, app *cli.App, words []string) {
 	name, args := "", 0
 	for i, t := range tokens {
 		if t.flag != "" {
-			if i == len(tokens)-1 && len(t.text) == 1 && last == "" && valueFlags(app)[t.flag] && !strings.Contains(t.text[0], "=") {
+			if i == len(tokens)-1 && len(t.text) == 1 && valueFlags(app)[t.flag] && !strings.Contains(t.text[0], "=") {
 				return // a value is wanted, and the shell knows files
 			}
 			continue
@@ -53,7 +53,7 @@ func complete(w io.Writer, app *cli.App, words []string) {
 
 func candidates(name string, args int, last string, flags []cli.Flag, commands []*cli.Command) (out []string) {
 	switch {
-	case last != "":
+	case strings.HasPrefix(last, "-"):
 		for _, f := range flags {
 			out = append(out, "--"+f.Names()[0])
 		}

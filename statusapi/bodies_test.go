@@ -1,0 +1,161 @@
+package statusapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"astraeus.io/astraeus/schema"
+)
+
+func names(list List[Drive]) (out []string) {
+	for _, d := range list.Items {
+		out = append(out, d.Metadata.Namespace+"."+d.Metadata.Name)
+	}
+	return out
+}
+
+// D-92
+func TestDrives(t *testing.T) {
+	h := NewHandler(fixed{view: cluster()}, nil)
+	want := []string{"ws-research.cache", "ws-research.imagenet", "ws-research.refused", "ws-serving.imagenet"}
+	require.Equal(t, want, names(body[List[Drive]](t, h, "/v1/drives")))
+	require.Equal(t, want, names(body[List[Drive]](t, h, "/v1/datavolumes")))
+	require.Equal(t, want[:3], names(body[List[Drive]](t, h, long+"/drives")))
+
+	requireProblem(t, ask(t, h, http.MethodGet, "/v1/drives/imagenet"), http.StatusConflict, codeAmbiguous)
+	require.Equal(t, "serving", body[Drive](t, h, "/v1/drives/ws-serving.imagenet").Metadata.Workspace)
+	require.Equal(t, "research", body[Drive](t, h, long+"/drives/imagenet").Metadata.Workspace)
+
+	// The fields of the documents are always there.
+	raw := body[map[string]json.RawMessage](t, h, "/v1/drives/cache")
+	for _, field := range []string{"metadata", "spec", "status", "used_by", "claims", "copies"} {
+		require.Contains(t, raw, field)
+		require.NotEqual(t, "null", string(raw[field]), field)
+	}
+}
+
+// What is held back is shown, although nothing of it is in force. // G-9
+func TestHeldDrive(t *testing.T) {
+	h := NewHandler(fixed{view: cluster()}, nil)
+	d := body[Drive](t, h, "/v1/drives/refused")
+	require.Equal(t, "Held", string(d.Status.State))
+	require.Equal(t, schema.CodeHostAccessForbidden, d.Refused.Code)
+	require.Equal(t, 403, d.Refused.Status)
+}
+
+// D-33
+func TestMachines(t *testing.T) {
+	h := NewHandler(fixed{view: cluster()}, nil)
+	m := body[Machine](t, h, "/v1/machines/gpu-01")
+	require.Equal(t, "/mnt/nvme0/astraeus", m.Recommended)
+	require.Equal(t, schema.MachineUp, m.State)
+	require.Len(t, m.Disks, 2)
+	require.Len(t, m.Copies, 2)
+	require.True(t, m.Location.Mounted)
+
+	local := body[Machine](t, h, long+"/machines/gpu-01")
+	require.Len(t, local.Copies, 1, "another workspace's copies are not shown")
+	require.Equal(t, "cache", local.Copies[0].Drive)
+}
+
+func TestRecommendedOnRoot(t *testing.T) {
+	require.Equal(t, "/var/lib/astraeus", recommended([]schema.Filesystem{{MountPoint: "/", Recommended: true}}))
+	require.Empty(t, recommended([]schema.Filesystem{{MountPoint: "/"}}))
+}
+
+// The documents' field names of a volume. // V-10
+func TestVolume(t *testing.T) {
+	h := NewHandler(fixed{view: cluster()}, nil)
+	w := ask(t, h, http.MethodGet, "/v1/volumes/vol-3f9c2a1b8e4d6071")
+	var raw struct {
+		Volume               map[string]any   `json:"volume"`
+		References           []map[string]any `json:"references"`
+		InUse                *bool            `json:"in_use"`
+		ActiveReferenceCount *int             `json:"active_reference_count"`
+		HiddenReferenceCount *int             `json:"hidden_reference_count"`
+	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &raw))
+	require.Equal(t, "vol-3f9c2a1b8e4d6071", raw.Volume["id"])
+	require.Equal(t, "my models", raw.Volume["name"])
+	require.EqualValues(t, 200, raw.Volume["capacity_gb"])
+	require.Len(t, raw.References, 1)
+	for _, field := range []string{"task_id", "task_name", "task_status", "user_id", "group_id", "active"} {
+		require.Contains(t, raw.References[0], field)
+	}
+	require.Equal(t, "train", raw.References[0]["task_name"])
+	require.True(t, *raw.InUse)
+	require.Equal(t, 1, *raw.ActiveReferenceCount)
+	require.Equal(t, 0, *raw.HiddenReferenceCount)
+}
+
+func TestPaging(t *testing.T) {
+	h := NewHandler(fixed{view: cluster()}, nil)
+	var got []string
+	query := url.Values{"limit": {"1"}}
+	for range 10 {
+		list := body[List[Drive]](t, h, "/v1/drives?"+query.Encode())
+		got = append(got, names(list)...)
+		if list.Continue == "" {
+			break
+		}
+		query.Set("continue", list.Continue)
+	}
+	require.Equal(t, []string{"ws-research.cache", "ws-research.imagenet", "ws-research.refused", "ws-serving.imagenet"}, got)
+	for _, bad := range []string{"limit=0", "limit=-1", "limit=x", "limit=100000", "continue=%21%21"} {
+		requireProblem(t, ask(t, h, http.MethodGet, "/v1/drives?"+bad), http.StatusBadRequest, codeBadRequest)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	h := NewHandler(fixed{view: cluster()}, nil)
+	require.Len(t, body[List[schema.Event]](t, h, "/v1/events").Items, 3)
+	require.Len(t, body[List[schema.Event]](t, h, long+"/events").Items, 2)
+	one := body[List[schema.Event]](t, h, "/v1/events?object=drive/ws-serving.imagenet")
+	require.Len(t, one.Items, 1)
+	first := body[List[schema.Event]](t, h, "/v1/events?limit=2")
+	require.NotEmpty(t, first.Continue)
+	rest := body[List[schema.Event]](t, h, "/v1/events?limit=2&continue="+first.Continue)
+	require.Len(t, rest.Items, 1)
+	require.Equal(t, "Removed", rest.Items[0].Type)
+}
+
+func TestPlan(t *testing.T) {
+	h := NewHandler(fixed{view: cluster()}, nil)
+	p := body[Plan](t, h, "/v1/plan")
+	require.Equal(t, "c0ffee", p.Commit)
+	require.Len(t, p.Pending, 1)
+	require.Len(t, p.Waits, 1)
+	require.Len(t, p.Holds, 1)
+	other := body[Plan](t, h, "/api/v1/orgs/acme/workspaces/serving/clusters/lab/api/plan")
+	require.Empty(t, other.Pending)
+	require.Empty(t, other.Waits)
+	require.Empty(t, other.Holds)
+}
+
+// What /v1/accepted says is enough to plan from. // G-6
+func TestAcceptedRoundTrip(t *testing.T) {
+	view := cluster()
+	run := schema.Key{Kind: schema.KindRun, Namespace: nsResearch, Name: "train"}
+	view.Input.Placed = map[schema.Key]schema.Placement{run: {Run: run, RunUID: "uid-train", Generation: 1, Workers: []schema.PlacedWorker{{Name: "train-0", Machine: "gpu-01"}}}}
+	view.Input.Accepted.Tombstones = map[string]*schema.Tombstone{"t1": {UID: "t1", Key: key(nsResearch, "old")}}
+	h := NewHandler(fixed{view: view}, nil)
+	accepted, placed := body[Accepted](t, h, "/v1/accepted").State()
+	require.Equal(t, schema.HashJSON(view.Input.Accepted), schema.HashJSON(accepted))
+	require.Equal(t, schema.HashJSON(view.Input.Placed), schema.HashJSON(placed))
+
+	observed := body[schema.Observed](t, h, "/v1/observed")
+	require.Equal(t, view.Input.Observed.Machines, observed.Machines)
+	require.Equal(t, []schema.PlacementRecord{{Run: "ws-research.train", Worker: "train-0", Machine: "gpu-01"}}, observed.Placements)
+}
+
+func TestStatus(t *testing.T) {
+	s := body[Status](t, NewHandler(fixed{view: cluster()}, nil), "/v1/status")
+	require.Equal(t, "lab", s.Cluster)
+	require.True(t, s.Ready)
+	require.Equal(t, map[string]int{"Up": 1}, s.Machines)
+	require.Equal(t, 4, s.Objects["drive"])
+}

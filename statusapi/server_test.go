@@ -1,0 +1,167 @@
+package statusapi
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const long = "/api/v1/orgs/acme/workspaces/research/clusters/lab/api"
+
+// everyPath is each route with a name that exists, in each of its forms.
+func everyPath() []string {
+	paths := []string{
+		"/healthz", "/readyz", "/v1/drives/cache", "/v1/drives/ws-research.cache", "/v1/datavolumes/cache", "/v1/runs/train",
+		"/v1/machines/gpu-01", "/v1/volumes/vol-3f9c2a1b8e4d6071", "/v1/volumes/my%20models",
+		long + "/drives/imagenet", long + "/v1/drives/imagenet", long + "/runs/train", long + "/machines/gpu-01",
+		long + "/volumes/vol-3f9c2a1b8e4d6071",
+	}
+	for name, r := range routes {
+		paths = append(paths, "/v1/"+name)
+		if !r.wide {
+			paths = append(paths, long+"/"+name, long+"/v1/"+name)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// Every route answers GET, HEAD and OPTIONS and refuses every other verb. // G-10, D-92
+func TestEveryRouteByEveryVerb(t *testing.T) {
+	h := NewHandler(fixed{view: cluster()}, nil)
+	for _, path := range everyPath() {
+		get := ask(t, h, http.MethodGet, path)
+		require.Equal(t, http.StatusOK, get.Code, "%s: %s", path, get.Body)
+		require.Equal(t, "application/json", get.Header().Get("Content-Type"), path)
+
+		head := ask(t, h, http.MethodHead, path)
+		require.Equal(t, http.StatusOK, head.Code, path)
+		require.Empty(t, head.Body.Bytes(), path)
+		require.Equal(t, get.Header().Get("ETag"), head.Header().Get("ETag"), path)
+		require.Equal(t, get.Header().Get("Content-Length"), head.Header().Get("Content-Length"), path)
+
+		options := ask(t, h, http.MethodOptions, path)
+		require.Equal(t, http.StatusNoContent, options.Code, path)
+		require.Equal(t, allowed, options.Header().Get("Allow"), path)
+
+		for _, verb := range []string{"POST", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE", "PROPFIND", "get", "X"} {
+			w := ask(t, h, verb, path)
+			requireProblem(t, w, http.StatusMethodNotAllowed, codeMethod)
+			require.Equal(t, allowed, w.Header().Get("Allow"), path)
+		}
+	}
+}
+
+func TestStrongETag(t *testing.T) {
+	h := NewHandler(fixed{view: cluster()}, nil)
+	for _, path := range everyPath() {
+		tag := ask(t, h, http.MethodGet, path).Header().Get("ETag")
+		require.True(t, strings.HasPrefix(tag, `"`), "%s: %s", path, tag)
+		for _, have := range []string{tag, "W/" + tag, `"other", ` + tag, "*"} {
+			w := ask(t, h, http.MethodGet, path, "If-None-Match", have)
+			require.Equal(t, http.StatusNotModified, w.Code, "%s %s", path, have)
+			require.Empty(t, w.Body.Bytes())
+			require.Equal(t, tag, w.Header().Get("ETag"))
+		}
+		require.Equal(t, http.StatusOK, ask(t, h, http.MethodGet, path, "If-None-Match", `"other"`).Code)
+	}
+	changed := cluster()
+	changed.Events = nil
+	other := NewHandler(fixed{view: changed}, nil)
+	require.NotEqual(t, ask(t, h, "GET", "/v1/events").Header().Get("ETag"), ask(t, other, "GET", "/v1/events").Header().Get("ETag"))
+}
+
+func TestPathTricks(t *testing.T) {
+	h := NewHandler(fixed{view: cluster()}, nil)
+	for _, path := range []string{
+		"/", "//", "/v1", "/v1/", "/v1/drives/", "//v1/drives", "/v1//drives", "/v2/drives", "/V1/drives", "/v1/Drives", "/drives",
+		"/v1/drives/../machines", "/v1/drives/%2e%2e/machines", "/v1/./drives", "/v1/drives/%2e", "/v1/drives/..", "/v1/drives/cache/x",
+		"/v1/drives/a%2fb", "/v1/drives/a%5cb", "/v1/drives/%00", "/v1/drives/%0a", "/v1/drives/nothing", "/v1/drives/ws-other.cache",
+		"/v1/mounts/x", "/v1/events/x", "/v1/plan/x", "/v1/accepted/x", "/healthz/", "/healthz/x", "/readyz/x",
+		long, long + "/", long + "/v1", long + "/accepted", long + "/observed", long + "/status", long + "/healthz",
+		long + "/drives/ws-research.cache", // names are local there
+		"/api/v1/orgs/acme/workspaces/other/clusters/lab/api/drives", "/api/v1/orgs/other/workspaces/research/clusters/lab/api/drives",
+		"/api/v1/orgs/acme/workspaces/research/clusters/other/api/drives", "/api/v1/orgs//workspaces/research/clusters/lab/api/drives",
+		"/api/v1/orgs/acme/workspaces/%2e%2e/clusters/lab/api/drives", "/api/v2/orgs/acme/workspaces/research/clusters/lab/api/drives",
+		strings.Replace(long, "/orgs/", "/org/", 1) + "/drives",
+	} {
+		requireProblem(t, ask(t, h, http.MethodGet, path), http.StatusNotFound, codeNotFound)
+	}
+}
+
+func TestOnlyLoopbackNames(t *testing.T) {
+	h := NewHandler(fixed{view: cluster()}, nil)
+	for host, want := range map[string]int{
+		"127.0.0.1": 200, "127.0.0.1:7600": 200, "localhost": 200, "LOCALHOST:1": 200, "[::1]:7600": 200, "[::1]": 200, "127.9.9.9": 200,
+		"evil.example": 421, "evil.example:7600": 421, "192.0.2.1": 421, "localhost.evil.example": 421, "": 421, "0.0.0.0": 421,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/v1/drives", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		require.Equal(t, want, w.Code, host)
+	}
+}
+
+func TestListenRefusesOtherAddresses(t *testing.T) {
+	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.org:0", "localhost", ""} {
+		_, err := Listen(t.Context(), address)
+		require.Error(t, err, address)
+	}
+	for _, address := range []string{"127.0.0.1:0", "localhost:0"} {
+		l, err := Listen(t.Context(), address)
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+	}
+}
+
+// The server is reached over a real connection, with limits set. // G-10
+func TestServer(t *testing.T) {
+	l, err := Listen(t.Context(), "127.0.0.1:0")
+	require.NoError(t, err)
+	server := NewServer(NewHandler(fixed{view: cluster()}, nil), nil)
+	require.NotZero(t, server.ReadHeaderTimeout)
+	require.NotZero(t, server.ReadTimeout)
+	require.NotZero(t, server.WriteTimeout)
+	require.NotZero(t, server.IdleTimeout)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	url := "http://" + l.Addr().String() + "/v1/drives"
+
+	resp, err := client.Get(url)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	require.NoError(t, err)
+	req.Header.Set("X-Large", strings.Repeat("x", 64<<10))
+	resp, err = client.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, resp.StatusCode)
+
+	require.NoError(t, server.Shutdown(t.Context()))
+	require.ErrorIs(t, <-done, http.ErrServerClosed)
+}
+
+func TestReadiness(t *testing.T) {
+	view := cluster()
+	view.NotReady = []string{"the store does not take writes"}
+	h := NewHandler(fixed{view: view}, nil)
+	w := ask(t, h, http.MethodGet, "/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.JSONEq(t, `{"ready":false,"reasons":["the store does not take writes"]}`, w.Body.String())
+	require.Equal(t, http.StatusOK, ask(t, h, http.MethodGet, "/healthz").Code)
+
+	broken := NewHandler(fixed{err: errors.New("no state yet")}, nil)
+	require.Equal(t, http.StatusServiceUnavailable, ask(t, broken, http.MethodGet, "/readyz").Code)
+	require.Equal(t, http.StatusOK, ask(t, broken, http.MethodGet, "/healthz").Code)
+	requireProblem(t, ask(t, broken, http.MethodGet, "/v1/drives"), http.StatusServiceUnavailable, codeUnavailable)
+}
