@@ -108,14 +108,14 @@ func (d *Dir) Close() error {
 
 // MountInfo is one mount beneath the work root, as the kernel lists it.
 type MountInfo struct {
-	ID, Parent  int
-	Target      string // host path
-	Source      string
-	FSType      string
-	Root        string // directory of the filesystem that is mounted
-	Options     string // of the mount: "rw,nosuid"
-	SuperOption string // of the filesystem
-	Device      string // "8:1"
+	ID, Parent   int
+	Target       string // host path
+	Source       string
+	FSType       string
+	Root         string // directory of the filesystem that is mounted
+	Options      string // of the mount: "rw,nosuid"
+	SuperOptions string // of the filesystem
+	Device       string // "8:1"
 }
 
 // ReadOnly reports whether this mount refuses writes.
