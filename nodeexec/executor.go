@@ -77,6 +77,7 @@ func (a *Agent) pass(ctx context.Context, target *schema.Assignment, seen *view,
 		}
 	}
 	a.tidy(ctx, s)
+	a.touch(ctx, s)
 	return next
 }
 

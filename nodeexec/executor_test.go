@@ -1,0 +1,259 @@
+package nodeexec
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"astraeus.io/astraeus/nodeexec/runtime"
+	"astraeus.io/astraeus/schema"
+)
+
+var copyTarget = schema.CopyTarget{Drive: cache, UID: "u-cache", Location: "/mnt/nvme/astraeus"}
+
+// upSteps is a copy and a worker that uses it, in an order that is not theirs.
+func (r *rig) upSteps(a *schema.Assignment) {
+	create := step(schema.ActionCreateCopy, cache, schema.StepArgs{UID: "u-cache"})
+	start := step(schema.ActionStartWorker, train, workerArgs, create.ID, "a step of another machine")
+	a.Copies = []schema.CopyTarget{copyTarget}
+	a.Workers = []schema.WorkerTarget{workerTarget(r.blob(schema.TaskTemplate{Command: "true", Env: map[string]string{
+		"RANK": "99", "MASTER_ADDR": "mine", "A": "b"}}), copyMount())}
+	a.Steps = []schema.Step{start, create, create}
+}
+
+func TestPrerequisitesFirstEachOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		defer r.stop()
+		r.assign(r.upSteps)
+		synctest.Wait()
+		require.Equal(t, []string{"CreateCopy u-cache", "Start train-0", "MarkUsed u-cache"}, r.w.log())
+
+		r.assign(r.upSteps) // the same again, also as a newer revision
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, r.w.count("CreateCopy u-cache"))
+		require.Equal(t, 1, r.w.count("Start train-0"))
+		report := r.report()
+		require.Equal(t, int64(2), report.Applied)
+		require.Len(t, report.Workers, 1)
+		require.Equal(t, schema.WorkerRunning, report.Workers[0].State)
+		require.Equal(t, []schema.Use{{UID: "u-cache", Mode: schema.ReadWrite}}, report.Workers[0].Uses)
+		require.Empty(t, report.Failures)
+	})
+}
+
+func TestWorkerEnvironment(t *testing.T) { // N-8
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		defer r.stop()
+		r.assign(r.upSteps)
+		synctest.Wait()
+		require.Equal(t, []string{"A=b", "ASTRAEUS_LEADER_ADDRESS=10.0.0.1", "ASTRAEUS_MACHINE=gpu-01",
+			"ASTRAEUS_RUN=" + ns + ".train", "ASTRAEUS_WORKER=train-0", "MASTER_ADDR=mine", "RANK=0", "WORLD_SIZE=2"},
+			r.w.state.Workers[trainID()].Env)
+	})
+}
+
+func TestEndedWorkerIsKeptUntilItLeavesTheTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		defer r.stop()
+		r.assign(r.upSteps)
+		synctest.Wait()
+		r.w.end(trainID(), 3)
+		time.Sleep(time.Minute)
+		w := r.report().Workers[0]
+		require.Equal(t, schema.WorkerFailed, w.State)
+		require.Equal(t, 3, *w.ExitCode)
+		require.Equal(t, 1, r.w.count("Start train-0"))
+
+		r.assign(func(a *schema.Assignment) { a.Workers, a.Steps = nil, nil })
+		synctest.Wait()
+		require.Equal(t, 1, r.w.count("Remove "+trainID()))
+		time.Sleep(time.Minute)
+		require.Empty(t, r.report().Workers)
+		require.Empty(t, r.a.uses.all())
+	})
+}
+
+func TestBackoffDoublesAndSurvivesARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.w.fail["CreateCopy u-cache"] = errors.New("disk on fire")
+		attempts := 0
+		r.w.onEffect = func(name string) {
+			if name == "CreateCopy u-cache" {
+				attempts++
+			}
+		}
+		r.start()
+		r.assign(r.upSteps)
+		time.Sleep(500 * time.Millisecond)
+		require.Equal(t, 1, attempts)
+		time.Sleep(time.Second) // 1 s
+		require.Equal(t, 2, attempts)
+		time.Sleep(2 * time.Second) // 2 s
+		require.Equal(t, 3, attempts)
+		time.Sleep(3 * time.Second)
+		require.Equal(t, 3, attempts) // 4 s is not over
+		f := r.report().Failures[0]
+		require.Equal(t, schema.ActionCreateCopy, f.Action)
+		require.Equal(t, "disk on fire", f.Message)
+		require.Equal(t, 3, f.Attempts)
+		r.stop()
+
+		r.start()
+		r.send(r.base)
+		time.Sleep(100 * time.Millisecond)
+		require.Equal(t, 3, attempts, "the backoff was forgotten")
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 4, attempts)
+
+		r.w.mu.Lock()
+		r.w.fail = map[string]error{}
+		r.w.mu.Unlock()
+		r.assign(func(a *schema.Assignment) { a.Copies[0].SizeHint = 1 }) // a changed target starts anew
+		synctest.Wait()
+		require.Equal(t, 1, r.w.count("Start train-0"))
+		time.Sleep(10 * time.Second)
+		require.Empty(t, r.report().Failures)
+		r.stop()
+	})
+}
+
+func TestFailureBlocksNothingElse(t *testing.T) { // X-23, design.md
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.cfg.Parallel = 1
+		r.w.hang["Mount u-net"] = true
+		r.start()
+		defer r.stop()
+		r.assign(func(a *schema.Assignment) {
+			r.upSteps(a)
+			a.Mounts = []schema.MountTarget{{Drive: imagenet, UID: "u-net", From: "gpu-02", Mode: schema.ReadOnly}}
+			a.Steps = append([]schema.Step{step(schema.ActionMount, imagenet, schema.StepArgs{UID: "u-net", From: "gpu-02"})}, a.Steps...)
+		})
+		time.Sleep(deadlineOf(schema.ActionMount) + time.Second)
+		require.Equal(t, 1, r.w.count("Start train-0"))
+		require.Equal(t, CodeTimeout, r.failure(schema.ActionMount).Code)
+	})
+}
+
+func TestEffectThatDoesNotShowBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		defer r.stop()
+		r.assign(func(a *schema.Assignment) {
+			// The mount is made, but never as wanted: the fake reports Lab from gpu-02.
+			a.Mounts = []schema.MountTarget{{Drive: imagenet, UID: "u-net", From: "gpu-03", Mode: schema.ReadOnly}}
+			a.Steps = []schema.Step{step(schema.ActionMount, imagenet, schema.StepArgs{UID: "u-net"})}
+		})
+		r.w.onEffect = nil
+		r.w.set(func(s *worldState) {})
+		synctest.Wait()
+		r.w.set(func(s *worldState) { s.Mounts[0].From = "elsewhere" })
+		time.Sleep(20 * time.Second)
+		require.LessOrEqual(t, r.w.count("Mount u-net"), 7)
+	})
+}
+
+func TestStopThenUnbindThenDelete(t *testing.T) { // D-60, D-80, X-22
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		defer r.stop()
+		r.assign(r.upSteps)
+		synctest.Wait()
+		stop := step(schema.ActionStopWorker, train, workerArgs)
+		del := step(schema.ActionDeleteCopy, cache, schema.StepArgs{UID: "u-cache"}, stop.ID)
+		r.assign(func(a *schema.Assignment) {
+			a.Workers, a.Copies = nil, nil
+			a.Drives = map[string]string{ns: r.blob(schema.DriveList{Namespace: ns})}
+			a.Steps = []schema.Step{del, stop}
+		})
+		synctest.Wait()
+		log := r.w.log()
+		require.Equal(t, []string{"Stop " + trainID()}, log[3:4])
+		require.Equal(t, 1, r.w.count("DeleteCopy u-cache"))
+		require.Empty(t, r.report().Copies)
+	})
+}
+
+func TestNothingDestructiveWithoutCompleteListings(t *testing.T) { // X-7, kubernetes#120150
+	for name, blind := range map[string]func(*world){
+		"engine": func(w *world) { w.incomplete = true },
+		"mounts": func(w *world) { w.fail["Mounts"] = errors.New("no") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.w.state.Copies["u-cache"] = &schema.Copy{Drive: cache.Scoped(), UID: "u-cache", State: schema.CopyPresent}
+				blind(r.w)
+				r.start()
+				defer r.stop()
+				r.assign(func(a *schema.Assignment) {
+					a.Drives = map[string]string{ns: r.blob(schema.DriveList{Namespace: ns})}
+					a.Steps = []schema.Step{step(schema.ActionDeleteCopy, cache, schema.StepArgs{UID: "u-cache"})}
+				})
+				time.Sleep(time.Minute)
+				require.Empty(t, r.w.log())
+				r.w.mu.Lock()
+				r.w.incomplete, r.w.fail = false, map[string]error{}
+				r.w.mu.Unlock()
+				time.Sleep(10 * time.Second)
+				require.Equal(t, []string{"DeleteCopy u-cache"}, r.w.log())
+			})
+		})
+	}
+}
+
+func TestUnknownPartsAreNil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.w.fail["Exports"], r.w.incomplete = errors.New("no"), true
+		r.start()
+		defer r.stop()
+		r.assign(func(*schema.Assignment) {})
+		synctest.Wait()
+		report := r.report()
+		require.Nil(t, report.Exports)
+		require.Nil(t, report.Workers)
+		require.NotNil(t, report.Mounts)
+		require.NotNil(t, report.Copies)
+		require.False(t, report.Engine.Ready)
+	})
+}
+
+func TestFill(t *testing.T) { // D-42
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		defer r.stop()
+		fill := step(schema.ActionFillCopy, cache, schema.StepArgs{UID: "u-cache", Generation: 1})
+		r.assign(func(a *schema.Assignment) {
+			r.upSteps(a)
+			a.Copies = []schema.CopyTarget{copyTarget}
+			a.Copies[0].FillGeneration, a.Copies[0].FillTemplate = 1, r.blob(schema.TaskTemplate{Command: "fetch"})
+			a.Steps = append(a.Steps, fill)
+			fill.After = []string{a.Steps[1].ID}
+		})
+		synctest.Wait()
+		id := fillID("u-cache", 1)
+		require.Equal(t, runtime.Running, r.w.state.Workers[id].Status.State)
+		require.Zero(t, r.w.count("Start train-0"), "a worker started before the copy was filled")
+		require.Empty(t, r.report().Workers, "a fill is not a worker of a run")
+
+		r.w.end(id, 0) // exit 0 without the marker is a failure
+		synctest.Wait()
+		require.Equal(t, CodeFillFailed, r.failure(schema.ActionFillCopy).Code)
+		time.Sleep(1500 * time.Millisecond)
+		require.Equal(t, 2, r.w.count("Start fill"))
+		r.w.set(func(s *worldState) { s.Marked["u-cache"] = true })
+		r.w.end(id, 0)
+		synctest.Wait()
+		require.Equal(t, 1, r.w.count("SetFilled u-cache"))
+		require.Equal(t, 1, r.w.count("Start train-0"))
+		require.Empty(t, r.a.failures.reported())
+	})
+}
