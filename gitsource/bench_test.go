@@ -43,6 +43,23 @@ func BenchmarkLocalFetchOneChange(b *testing.B) {
 	}
 }
 
+func BenchmarkLocalFetchOneChangeFlat(b *testing.B) { // all files in one directory: the worst tree
+	r := newRepo(b)
+	for i := range benchFiles {
+		put(b, r.dir, fmt.Sprintf("drives/d%d.cue", i), fmt.Sprint(i))
+	}
+	r.git("add", "-A")
+	r.git("commit", "-q", "-m", "all")
+	s := r.open(Options{})
+	fetch(b, s)
+	for i := 0; b.Loop(); i++ {
+		b.StopTimer()
+		r.commit(fmt.Sprintf("drives/d%d.cue", i%benchFiles), fmt.Sprint(i, time.Now()))
+		b.StartTimer()
+		fetch(b, s)
+	}
+}
+
 func BenchmarkLocalFetchCold(b *testing.B) {
 	r := benchRepo(b)
 	for b.Loop() {

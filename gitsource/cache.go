@@ -83,7 +83,7 @@ func (c *cacheDir) begin() (string, error) {
 
 // swap makes dir the clone in use and removes all others.
 func (c *cacheDir) swap(dir string) error {
-	if err := writeAtomic(filepath.Join(c.dir, "current"), []byte(filepath.Base(dir)+"\n")); err != nil {
+	if err := writeAtomic(c.dir, filepath.Join(c.dir, "current"), []byte(filepath.Base(dir)+"\n")); err != nil {
 		return fail(ErrUnavailable, "cache directory: %w", err)
 	}
 	c.sweep()

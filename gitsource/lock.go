@@ -47,10 +47,10 @@ func lockDir(dir string) (*dirLock, error) {
 
 func (l *dirLock) close() error { return l.f.Close() }
 
-// writeAtomic replaces path by data so that a crash leaves the old or the new content.
-func writeAtomic(path string, data []byte) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".tmp-*")
+// writeAtomic replaces path by data so that a crash leaves the old or the new content. tmp is a directory of the same
+// filesystem for the new content: not one whose every file means something, like refs.
+func writeAtomic(tmp, path string, data []byte) error {
+	f, err := os.CreateTemp(tmp, ".tmp-*")
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func writeAtomic(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	syncDir(dir)
+	syncDir(filepath.Dir(path))
 	return nil
 }
 

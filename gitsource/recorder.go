@@ -54,6 +54,7 @@ func OpenRecorder(ctx context.Context, dir string) (*Recorder, error) {
 
 // init makes the repository; HEAD comes last because it is what makes it one.
 func (r *Recorder) init() error {
+	r.sweep()
 	st := openStore(osfs.New(r.dir), r.obj.cache, false)
 	r.obj.use([]objectStore{{dir: r.objects(), st: st}})
 	if err := st.Init(); err != nil {
@@ -64,14 +65,24 @@ func (r *Recorder) init() error {
 		return r.check()
 	}
 	config := "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
-	err := writeAtomic(filepath.Join(r.dir, "config"), []byte(config))
+	err := writeAtomic(r.dir, filepath.Join(r.dir, "config"), []byte(config))
 	if err == nil {
-		err = writeAtomic(head, []byte("ref: refs/heads/"+RecorderBranch+"\n"))
+		err = writeAtomic(r.dir, head, []byte("ref: refs/heads/"+RecorderBranch+"\n"))
 	}
 	if err != nil {
 		return &classified{kind: ErrUnavailable, err: err}
 	}
 	return nil
+}
+
+// sweep removes what a crash left half-written.
+func (r *Recorder) sweep() {
+	for _, pattern := range []string{".tmp-*", "objects/tmp_obj_*"} {
+		left, _ := filepath.Glob(filepath.Join(r.dir, pattern))
+		for _, path := range left {
+			_ = os.Remove(path)
+		}
+	}
 }
 
 // check finds out whether the last commit survived a crash of the machine.
@@ -199,7 +210,7 @@ func (r *Recorder) commit(tree, parent plumbing.Hash, message string) (plumbing.
 	}
 	h, err := writeLoose(r.objects(), plumbing.CommitObject, data)
 	if err == nil {
-		err = writeAtomic(r.refPath(), []byte(h.String()+"\n"))
+		err = writeAtomic(r.dir, r.refPath(), []byte(h.String()+"\n"))
 	}
 	if err != nil {
 		return h, &classified{kind: ErrUnavailable, err: err}

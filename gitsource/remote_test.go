@@ -331,4 +331,39 @@ func TestPacksAreMerged(t *testing.T) {
 	hist, err := s.History(testCtx(t), "a", 0)
 	require.NoError(t, err)
 	require.Len(t, hist, 13)
+
+	// A rewritten history leaves nothing of the old one after merging; reading an old snapshot then is an error that
+	// does not make the clone a damaged one.
+	old := fetch(t, s)
+	r.git("reset", "-q", "--hard", "HEAD~5")
+	for i := range 5 {
+		r.commit("a", fmt.Sprint("other", i))
+		fetch(t, s)
+	}
+	_, err = fs.ReadFile(old.FS(), "a")
+	if err != nil {
+		require.ErrorIs(t, err, ErrCorrupt)
+	}
+	require.False(t, s.broken)
+}
+
+// A big file comes over the network and is refused by who reads it.
+func TestBigFileHTTP(t *testing.T) {
+	r := newRepo(t)
+	big := make([]byte, 50_000_000)
+	for i := range big {
+		big[i] = byte(i * i >> 7)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "big"), big, 0o644))
+	r.commit("small", "1")
+	srv := serve(t, r)
+	snap := fetch(t, openTest(t, Options{URL: srv.url("")}))
+	info, err := fs.Stat(snap.FS(), "big")
+	require.NoError(t, err)
+	require.EqualValues(t, len(big), info.Size())
+	_, err = fs.ReadFile(snap.FS(), "big")
+	require.ErrorIs(t, err, ErrTooLarge)
+	data, err := fs.ReadFile(snap.FS(), "small")
+	require.NoError(t, err)
+	require.Equal(t, "1", string(data))
 }

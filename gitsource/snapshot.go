@@ -120,7 +120,7 @@ func (s *Source) load(ctx context.Context, t tip, old *Snapshot) (*Snapshot, err
 		return nil, err
 	}
 	info := commitInfo(t.commit, c)
-	content := blobContent{obj: s.obj, broken: s.noteBroken}
+	content := blobContent{obj: s.obj, broken: func(err error) { s.noteUnread(info.Commit, err) }}
 	snap := newSnapshot(info, info.Committer.When, root, content, s.opt.MaxFileBytes)
 	snap.Tree = c.TreeHash.String()
 	snap.Ref = string(t.ref)

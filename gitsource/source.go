@@ -284,6 +284,17 @@ func (s *Source) mend(ctx context.Context) error {
 	return err
 }
 
+// noteUnread is noteBroken for a file of a snapshot. That an older commit is not complete any more is no damage: its
+// objects go when history was rewritten and packs are merged.
+func (s *Source) noteUnread(commit string, err error) {
+	s.mu.Lock()
+	older := s.last != nil && s.last.Commit != commit
+	s.mu.Unlock()
+	if !older || err != errNoObject {
+		s.noteBroken(err)
+	}
+}
+
 // noteBroken remembers damage for the next fetch.
 func (s *Source) noteBroken(err error) {
 	if !errors.Is(err, ErrCorrupt) {
