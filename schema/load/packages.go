@@ -1,0 +1,318 @@
+package load
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"astraeus.io/astraeus/schema"
+)
+
+// defaultModule is the import path of the repository's top when there is no
+// cue.mod/module.cue: lib/ is then "astraeus.io/repo/lib".
+const defaultModule = "astraeus.io/repo"
+
+// unit is what is evaluated together: one file that is an object, or the files
+// of one package in one directory that are none by themselves.
+type unit struct {
+	main    []string
+	context []string            // files that give their definitions only
+	imports map[string][]string // files by import path
+	bad     *fault              // why it is not evaluated
+	names   []string            // every file, sorted
+}
+
+// unitState is the result of evaluating a unit.
+type unitState struct {
+	hash string
+	found
+	broken bool
+}
+
+// packaging is how the CUE files of a tree go together.
+type packaging struct {
+	module string
+	dirs   map[string][]string // CUE files by directory, sorted
+	files  map[string]*fileState
+	units  map[string]*unit
+	order  []string
+	// handled are the files whose objects come from a unit.
+	handled map[string]bool
+	entries map[string]fileEntry
+}
+
+// packages decides what is evaluated together (doc.go has the rules).
+func (l *Loader) packages(files []fileEntry) *packaging {
+	p := &packaging{
+		module: defaultModule, dirs: map[string][]string{}, files: l.files,
+		units: map[string]*unit{}, handled: map[string]bool{}, entries: map[string]fileEntry{},
+	}
+	groups := map[string][]string{}
+	for _, e := range files {
+		st := l.files[e.path]
+		if st.cue == nil {
+			continue
+		}
+		dir := path.Dir(e.path)
+		p.dirs[dir] = append(p.dirs[dir], e.path)
+		p.entries[e.path] = e
+		switch {
+		case inLib(e.path) || st.broken && st.cue.pkg == "":
+		case st.cue.object || st.cue.pkg == "":
+			if st.cue.computes && !st.broken {
+				p.add("file:"+e.path, []string{e.path})
+			}
+		case st.cue.fields || st.broken:
+			id := "package:" + dir + ":" + st.cue.pkg
+			groups[id] = append(groups[id], e.path)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(groups)) {
+		main := groups[id]
+		if len(main) > 1 || l.files[main[0]].cue.computes && !l.files[main[0]].broken {
+			p.add(id, main)
+		}
+	}
+	slices.Sort(p.order)
+	return p
+}
+
+func inLib(file string) bool { return strings.HasPrefix(file, "lib/") }
+
+func (p *packaging) add(id string, main []string) {
+	p.units[id] = &unit{main: main}
+	p.order = append(p.order, id)
+	for _, f := range main {
+		p.handled[f] = true
+	}
+}
+
+// evaluate brings l.units up to date.
+func (l *Loader) evaluate(ctx context.Context, fsys fs.FS, p *packaging) error {
+	p.module = moduleName(fsys)
+	now := make(map[string]*unitState, len(p.units))
+	for _, id := range p.order {
+		u := p.units[id]
+		p.gather(u)
+		hash := p.hash(u)
+		if old := l.units[id]; old != nil && old.hash == hash {
+			now[id] = old
+			continue
+		}
+		st, err := l.evaluateUnit(ctx, fsys, p, u)
+		if err != nil {
+			return err
+		}
+		st.hash = hash
+		now[id] = st
+	}
+	l.units = now
+	return nil
+}
+
+// moduleName reads the module's path from cue.mod/module.cue.
+func moduleName(fsys fs.FS) string {
+	data, err := fs.ReadFile(fsys, "cue.mod/module.cue")
+	if err != nil || len(data) > 64<<10 {
+		return defaultModule
+	}
+	pf, err := readPlain("cue.mod/module.cue", data)
+	if err != nil || pf == nil {
+		return defaultModule
+	}
+	name, _, _ := strings.Cut(pf.root.text("module"), "@")
+	return cmp.Or(name, defaultModule)
+}
+
+// gather finds the files that a unit is evaluated with.
+func (p *packaging) gather(u *unit) {
+	dir := path.Dir(u.main[0])
+	pkg := p.files[u.main[0]].cue.pkg
+	if pkg != "" {
+		u.context = p.above(dir, pkg, u.main)
+	}
+	u.imports = map[string][]string{}
+	u.names = slices.Concat(u.main, u.context)
+	for _, f := range u.names {
+		p.follow(u, f, dir)
+	}
+	slices.Sort(u.names)
+	for _, f := range u.names {
+		if p.files[f].broken && u.bad == nil {
+			u.bad = &fault{Pos: schema.Pos{File: u.main[0], Line: 1, Col: 1}, Code: schema.CodeInvalid, Text: sayBroken(f)}
+		}
+	}
+}
+
+// above lists the other files of a package in its directory and the ones above.
+func (p *packaging) above(dir, pkg string, main []string) []string {
+	var list []string
+	for {
+		for _, f := range p.dirs[dir] {
+			st := p.files[f]
+			// Plain data has no definitions to give.
+			if st.cue.pkg == pkg && (st.cue.computes || st.broken) && !slices.Contains(main, f) {
+				list = append(list, f)
+			}
+		}
+		if dir == "." {
+			return list
+		}
+		dir = path.Dir(dir)
+	}
+}
+
+// follow adds what a file imports, and what that imports.
+func (p *packaging) follow(u *unit, file, from string) {
+	for _, ref := range p.files[file].cue.imports {
+		if _, seen := u.imports[ref.Path]; seen {
+			continue
+		}
+		files, text := p.resolve(ref.Path, from)
+		if text != "" && u.bad == nil {
+			code := schema.CodeInvalid
+			if text == sayImportPlace(ref.Path) {
+				code = schema.CodeForbiddenPlace
+			}
+			u.bad = &fault{Pos: ref.Pos, Code: code, Text: text}
+		}
+		if len(files) == 0 {
+			continue
+		}
+		u.imports[ref.Path] = files
+		u.names = append(u.names, files...)
+		for _, f := range files {
+			p.follow(u, f, path.Dir(f))
+		}
+	}
+}
+
+// resolve finds the files of an import; text says why it may not be imported.
+// Nothing outside the tree is ever looked for.
+func (p *packaging) resolve(importPath, from string) (files []string, text string) {
+	name, pkg, _ := strings.Cut(importPath, ":")
+	name, _, _ = strings.Cut(name, "@")
+	dir, ok := strings.CutPrefix(name, p.module+"/")
+	switch {
+	case name == p.module:
+		dir, ok = ".", true
+	case !ok && strings.HasPrefix(name, defaultModule+"/"):
+		dir, ok = strings.TrimPrefix(name, defaultModule+"/"), true
+	}
+	if !ok {
+		if first, _, _ := strings.Cut(name, "/"); strings.Contains(first, ".") {
+			return nil, sayImport(importPath)
+		}
+		return nil, "" // the standard library's; CUE says so when it is not
+	}
+	dir = path.Clean(dir)
+	inside := dir == "." || dir == from || strings.HasPrefix(from, dir+"/")
+	if dir != "lib" && !inLib(dir) && !inside || inLib(from+"/") && !inLib(dir+"/") {
+		return nil, sayImportPlace(importPath)
+	}
+	if pkg == "" {
+		pkg = path.Base(dir)
+	}
+	for _, f := range p.dirs[dir] {
+		if p.files[f].cue.pkg == pkg {
+			files = append(files, f)
+		}
+	}
+	if len(files) == 0 {
+		return nil, sayNoImport(importPath)
+	}
+	return files, ""
+}
+
+func (p *packaging) hash(u *unit) string {
+	parts := []string{p.module, fmt.Sprint(len(u.main), len(u.context))}
+	for _, f := range slices.Concat(u.main, u.context, u.names) {
+		parts = append(parts, f, p.files[f].hash)
+	}
+	if u.bad != nil {
+		parts = append(parts, u.bad.Error())
+	}
+	return schema.HashJSON(parts)
+}
+
+func (l *Loader) evaluateUnit(ctx context.Context, fsys fs.FS, p *packaging, u *unit) (*unitState, error) {
+	st := &unitState{}
+	if u.bad != nil {
+		st.broken = true
+		st.faults = []fault{*u.bad}
+		l.claimUnit(fsys, p, u, st)
+		return st, nil
+	}
+	j := job{Eval: true, Imports: map[string][]source{}}
+	var err error
+	if j.Files, err = l.sources(fsys, p, u.main, u.context); err != nil {
+		return nil, err
+	}
+	for name, files := range u.imports {
+		if j.Imports[name], err = l.sources(fsys, p, files, nil); err != nil {
+			return nil, err
+		}
+	}
+	a, err := l.worker.do(ctx, j)
+	if err != nil {
+		return nil, fmt.Errorf("evaluate %s: %w", u.main[0], err)
+	}
+	st.faults = a.Faults
+	if a.Tree != nil && a.Tree.Kind != badNode {
+		f := &finder{main: u.main, found: &st.found}
+		f.findIn(a.Tree, p.files[u.main[0]].cue)
+	}
+	if len(st.faults) > 0 {
+		st.broken = len(st.objects) == 0
+		l.claimUnit(fsys, p, u, st)
+	}
+	return st, nil
+}
+
+// findIn is find for an evaluated package, whose value need not be one object.
+func (f *finder) findIn(root *node, cue *cueFile) {
+	if root.Kind == structNode && len(root.Fields) == 0 {
+		if cue.pkg == "" {
+			f.fault(schema.Pos{File: f.main[0], Line: 1, Col: 1}, schema.CodeInvalid, sayEmpty)
+		}
+		return
+	}
+	f.find(root)
+}
+
+// claimUnit keeps the keys of a unit that could not be evaluated.
+func (l *Loader) claimUnit(fsys fs.FS, p *packaging, u *unit, st *unitState) {
+	for _, f := range u.main {
+		file := p.files[f]
+		if file.broken {
+			continue // it makes its own claims
+		}
+		if file.cue.tree != nil {
+			st.claims = append(st.claims, claimsIn(file.cue.tree, f, levels)...)
+			continue
+		}
+		for _, d := range file.objects {
+			st.claims = append(st.claims, claim{kind: d.kind, name: d.meta.Name, pos: d.pos})
+		}
+	}
+}
+
+func (l *Loader) sources(fsys fs.FS, p *packaging, main, context []string) ([]source, error) {
+	var list []source
+	for i, f := range slices.Concat(main, context) {
+		data, bad := readFile(fsys, p.entries[f], l.opt.MaxFileBytes)
+		if bad == nil {
+			data, bad = sanitize(f, data)
+		}
+		if bad != nil {
+			return nil, fmt.Errorf("the tree changed while it was read: %w", bad)
+		}
+		list = append(list, source{Name: f, Text: string(data), Definitions: i >= len(main)})
+	}
+	return list, nil
+}

@@ -1,0 +1,121 @@
+package load
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"astraeus.io/astraeus/schema"
+)
+
+// filePlace is what a path says by the repository's layout (G-3).
+type filePlace struct {
+	org       string // of orgs/<org>/…
+	workspace string // of orgs/<org>/workspaces/<workspace>/…
+	// inWorkspaces is below orgs/<org>/workspaces/, also without a workspace.
+	inWorkspaces bool
+	cluster      bool        // cluster.* at the top
+	own          bool        // workspace.* right in a workspace's folder
+	folder       schema.Kind // of drives/, runs/ …; "" for none
+}
+
+var folderKinds = map[string]schema.Kind{
+	"machines": schema.KindMachine, "grants": schema.KindHostPathGrant, "drives": schema.KindDrive,
+	"volumes": schema.KindVolume, "runs": schema.KindRun, "replica_groups": schema.KindReplicaGroup,
+	"endpoints": schema.KindEndpoint, "models": schema.KindModel, "deletions": schema.KindDeletion,
+}
+
+func placeOf(file string) filePlace {
+	seg := strings.Split(file, "/")
+	base := seg[len(seg)-1]
+	base = strings.TrimSuffix(base, path.Ext(base))
+	p := filePlace{cluster: len(seg) == 1 && base == "cluster"}
+	if p.cluster {
+		p.folder = schema.KindCluster
+	}
+	if len(seg) < 3 || seg[0] != "orgs" {
+		return p
+	}
+	p.org = seg[1]
+	p.inWorkspaces = seg[2] == "workspaces"
+	if !p.inWorkspaces {
+		if p.folder = folderKinds[seg[2]]; p.folder.InWorkspace() || len(seg) == 3 {
+			p.folder = ""
+		}
+		if len(seg) == 3 && base == "org" {
+			p.folder = schema.KindOrg
+		}
+		return p
+	}
+	if len(seg) < 5 {
+		return p
+	}
+	p.workspace = seg[3]
+	p.own = len(seg) == 5 && base == "workspace"
+	switch {
+	case p.own:
+		p.folder = schema.KindWorkspace
+	case len(seg) > 5 && folderKinds[seg[4]].InWorkspace():
+		p.folder = folderKinds[seg[4]]
+	}
+	return p
+}
+
+// scopeOfDir is the key of Desired.NotWhole for a directory.
+func scopeOfDir(dir string) string {
+	seg := strings.SplitN(dir, "/", 5)
+	switch {
+	case seg[0] != "orgs" || len(seg) < 2:
+		return ""
+	case len(seg) >= 4 && seg[2] == "workspaces":
+		return seg[1] + "/" + seg[3]
+	}
+	return seg[1]
+}
+
+// accepts reports whether a kind may be declared at this place.
+func (p filePlace) accepts(kind schema.Kind) bool {
+	switch kind {
+	case schema.KindCluster:
+		return p.cluster
+	case schema.KindOrg, schema.KindMachine, schema.KindHostPathGrant:
+		return p.org != "" && !p.inWorkspaces
+	case schema.KindWorkspace:
+		return p.own
+	}
+	return p.workspace != ""
+}
+
+// isFile reports whether a name is one of a file that may declare objects.
+func isFile(name string) bool {
+	return slices.Contains([]string{".cue", ".yaml", ".yml", ".json"}, path.Ext(name))
+}
+
+// skipped reports whether an entry is none of ours: dot files, cue.mod.
+func skipped(dir, name string) bool {
+	return strings.HasPrefix(name, ".") || dir == "." && name == "cue.mod"
+}
+
+// checkPlace judges the object against its file's place (G-3, X-30).
+func (r *reader) checkPlace() {
+	d, p := r.d, placeOf(r.d.file)
+	if !p.accepts(d.kind) {
+		r.add(schema.CodeForbiddenPlace, "kind", d.loc.locate("kind"), sayPlace(d.kind, p), "")
+		return
+	}
+	name := d.meta.Name
+	switch {
+	case d.kind == schema.KindOrg && name != "" && name != p.org:
+		r.add(schema.CodeForbiddenPlace, "metadata.name", d.loc.locate("metadata.name"), sayFolderName("org", name, p.org), "")
+	case d.kind == schema.KindWorkspace && name != "" && name != p.workspace:
+		r.add(schema.CodeForbiddenPlace, "metadata.name", d.loc.locate("metadata.name"), sayFolderName("workspace", name, p.workspace), "")
+	}
+	switch given := d.meta.Workspace; {
+	case given == "":
+	case !d.kind.InWorkspace() && d.kind != schema.KindWorkspace:
+		r.fail("metadata.workspace", sayNoWorkspace)
+	case given != p.workspace:
+		r.add(schema.CodeForbiddenPlace, "metadata.workspace", d.loc.locate("metadata.workspace"),
+			sayOtherWorkspace(given, p.workspace), "")
+	}
+}
