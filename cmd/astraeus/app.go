@@ -24,6 +24,8 @@ func run(ctx context.Context, env *environment, argv []string) int {
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
+	// A second Ctrl-C ends the program at once, unless a command listens for it.
+	context.AfterFunc(ctx, stop)
 	err := app.RunContext(ctx, arrange(app, argv))
 	if err != nil {
 		report(env, err)
@@ -34,6 +36,9 @@ func run(ctx context.Context, env *environment, argv []string) int {
 // report prints an error, once, on standard error. One without text was already
 // told by a view.
 func report(env *environment, err error) {
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
 	for line := range strings.Lines(redact(err.Error())) {
 		fmt.Fprintln(env.stderr, "astraeus: "+view.Plain(strings.TrimRight(line, "\n")))
 	}

@@ -23,7 +23,7 @@ func osEnvironment() *environment {
 		getenv: os.Getenv,
 		terminal: func(w io.Writer) bool {
 			f, ok := w.(*os.File)
-			return ok && term.IsTerminal(int(f.Fd()))
+			return ok && isTerminal(f)
 		},
 	}
 }
@@ -39,3 +39,5 @@ func (e *environment) colored(mode string, w io.Writer) bool {
 	}
 	return e.getenv("NO_COLOR") == "" && !strings.EqualFold(e.getenv("TERM"), "dumb") && e.terminal(w)
 }
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

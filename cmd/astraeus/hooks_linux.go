@@ -1,3 +1,5 @@
 package main
 
-func platformHooks() {}
+import "astraeus.io/astraeus/nodeexec/runtime/process"
+
+func platformHooks() { process.MaybeShim() }

@@ -78,7 +78,7 @@ func (v githubDiagnostics) Diagnostics(list []schema.Diagnostic) error {
 		var props []string
 		add := func(name, value string) {
 			if value != "" && value != "0" {
-				props = append(props, name+"="+githubProperty.Replace(value))
+				props = append(props, name+"="+Plain(githubProperty.Replace(value)))
 			}
 		}
 		add("file", d.File)
@@ -89,7 +89,7 @@ func (v githubDiagnostics) Diagnostics(list []schema.Diagnostic) error {
 		if d.Hint != "" {
 			text += "\nhint: " + d.Hint
 		}
-		if err := v.out.printf("::%s %s::%s", d.Severity, strings.Join(props, ","), githubData.Replace(text)); err != nil {
+		if err := v.out.printf("::%s %s::%s", d.Severity, strings.Join(props, ","), Plain(githubData.Replace(text))); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"astraeus.io/astraeus/cmd/astraeus/internal/control"
+	"astraeus.io/astraeus/cmd/astraeus/view"
+	"astraeus.io/astraeus/gitsource"
+	"astraeus.io/astraeus/planner"
+	"astraeus.io/astraeus/reconciler"
+	"astraeus.io/astraeus/schema"
+)
+
+// apply leads the cluster until a commit is reached as far as it can be.
+func (e *environment) apply(c *cli.Context) (err error) {
+	out, err := view.NewApply(c.String("output"), e.out(c), e.err(c), e.terminal(e.stderr))
+	if err != nil {
+		return err
+	}
+	problems, err := view.NewDiagnostics(c.String("diagnostics"), buildVersion(), e.err(c))
+	if err != nil {
+		return err
+	}
+	repo, err := e.repository(c)
+	if err != nil {
+		return err
+	}
+	defer repo.close()
+	commit, desired, err := e.commitToApply(c, repo)
+	if err != nil {
+		return err
+	}
+	if err := problems.Diagnostics(desired.Diagnostics); err != nil {
+		return err
+	}
+	if schema.HasErrors(desired.Diagnostics) {
+		return exitWith(exitInvalid)
+	}
+	dir, err := e.stateDir(c)
+	if err != nil {
+		return err
+	}
+	cluster, err := clusterName(c.Context, c, dir, func(context.Context) (*schema.Desired, error) { return desired, nil })
+	if err != nil {
+		return err
+	}
+	brake := control.NewBrake()
+	controller, err := e.controller(c, dir, cluster, commit, brake)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, controller.Close()) }()
+	if err := e.mayApply(c, controller, commit, desired); err != nil {
+		return err
+	}
+	a := &applying{controller: controller, brake: brake, out: out, commit: commit.Snapshot.Commit}
+	return a.run(c.Context, c.Duration("timeout"))
+}
+
+// commitToApply reads the commit at --ref, or the checked-out branch's.
+func (e *environment) commitToApply(c *cli.Context, repo *repository) (control.Fixed, *schema.Desired, error) {
+	source, err := repo.open(c.Context)
+	if err != nil {
+		return control.Fixed{}, nil, err
+	}
+	var snapshot *gitsource.Snapshot
+	if rev := c.String("ref"); rev != "" {
+		snapshot, err = source.At(c.Context, rev)
+	} else {
+		snapshot, err = source.Fetch(c.Context)
+	}
+	if err != nil {
+		return control.Fixed{}, nil, err
+	}
+	desired, err := loadFiles(c.Context, snapshot.FS(), snapshot.Commit, snapshot.Time)
+	return control.Fixed{Repository: source, Snapshot: snapshot}, desired, err
+}
+
+// mayApply refuses to compete with another controller, and asks before data is
+// deleted.
+func (e *environment) mayApply(c *cli.Context, controller *control.Controller, commit control.Fixed, desired *schema.Desired) error {
+	leader, err := controller.Store.LeaderAddress(c.Context)
+	if err != nil {
+		return err
+	}
+	if leader != "" {
+		return fmt.Errorf("a controller at %s leads this cluster: it applies what its branch says", leader)
+	}
+	state, err := controller.Store.Load(c.Context)
+	if err != nil || c.Bool("auto-approve") {
+		return err
+	}
+	input := planner.Input{
+		Desired: desired, Accepted: state.Accepted, Placed: state.Placed, Now: time.Now(), Seed: "apply",
+		Observed: schema.Observed{},
+	}
+	for name, report := range state.Observed {
+		own := *report
+		own.Name, own.State = name, schema.MachineUp
+		input.Observed.Machines = append(input.Observed.Machines, &own)
+	}
+	if head := state.Accepted.Head; head != "" && head != desired.Commit {
+		follows, err := commit.IsAncestor(c.Context, head, desired.Commit)
+		if err != nil {
+			return err
+		}
+		input.Rewritten = !follows
+	}
+	var deletes []string
+	for _, step := range planner.Plan(input).Steps {
+		if step.Action == schema.ActionDeleteCopy {
+			deletes = append(deletes, fmt.Sprintf("%s on %s", step.Object, step.Machine))
+		}
+	}
+	if len(deletes) == 0 {
+		return nil
+	}
+	return e.confirm(deletes)
+}
+
+// confirm names the data that would be deleted and asks. Without a terminal there
+// is nobody to ask.
+func (e *environment) confirm(deletes []string) error {
+	fmt.Fprintln(e.stderr, "This deletes data:")
+	for _, what := range deletes {
+		fmt.Fprintln(e.stderr, "  ! "+view.Plain(what))
+	}
+	stdin, isFile := e.stdin.(*os.File)
+	if !isFile || !isTerminal(stdin) {
+		return errors.New("data would be deleted: look at the plan, then give --auto-approve")
+	}
+	fmt.Fprint(e.stderr, "Type yes to go on: ")
+	answer, _ := bufio.NewReader(e.stdin).ReadString('\n') // at the end of input there is no yes
+	if strings.TrimSpace(answer) != "yes" {
+		return errors.New("nothing was applied")
+	}
+	return nil
+}
+
+// applying is one apply while it runs.
+type applying struct {
+	controller *control.Controller
+	brake      *control.Brake
+	out        view.Apply
+	commit     string
+	progress   control.Progress
+	last       reconciler.Status
+}
+
+// run leads until the commit is reached, time is up, or it is interrupted.
+func (a *applying) run(parent context.Context, timeout time.Duration) error {
+	// The command's own context ends at the first Ctrl-C; the controller goes on
+	// until the running steps are done.
+	ctx, stop := context.WithCancel(context.WithoutCancel(parent))
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- a.controller.Run(ctx) }()
+	a.controller.Reconciler.Approve(a.commit)
+	code, err := a.wait(parent, timeout, done)
+	stop()
+	if err := errors.Join(err, <-done); err != nil {
+		return err
+	}
+	if code == exitInterrupted {
+		return &exitStatus{exitInterrupted, errors.New("interrupted; running the same apply again goes on from here")}
+	}
+	converged, _ := a.last.Converged(false)
+	err = a.out.Applied(view.Applied{
+		Commit: a.commit, Converged: converged, Steps: a.progress.Done(), Holds: a.last.Plan.Holds, Waits: a.last.Plan.Waits,
+	})
+	if err != nil {
+		return err
+	}
+	return exitWith(code)
+}
+
+// wait follows the controller until there is nothing more to wait for. When the
+// controller ends by itself, its error stays in done.
+func (a *applying) wait(parent context.Context, timeout time.Duration, done chan error) (code int, err error) {
+	updates, cancel := a.controller.Reconciler.Subscribe()
+	defer cancel()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	if parent.Err() != nil {
+		return exitInterrupted, nil
+	}
+	var late <-chan time.Time
+	if timeout > 0 {
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		late = timer.C
+	}
+	braked := false
+	for {
+		select {
+		case err := <-done:
+			done <- err
+			return exitError, errors.New("the controller ended")
+		case <-late:
+			return exitWaiting, nil
+		case <-signals:
+			if braked || a.brake.Stop() == 0 {
+				return exitInterrupted, nil
+			}
+			braked = true
+			a.controller.Reconciler.Sync()
+		case u := <-updates:
+			over, err := a.note(u.Status, braked)
+			if over || err != nil {
+				return a.code(braked), err
+			}
+		}
+	}
+}
+
+// note shows a status and says whether there is nothing more to wait for.
+func (a *applying) note(s reconciler.Status, braked bool) (over bool, err error) {
+	a.last = s
+	a.progress.Note(s.Plan.Steps)
+	err = a.out.Progress(view.Progress{
+		At: time.Now(), Commit: a.commit, Done: a.progress.Done(), Total: a.progress.Total(), Waiting: len(s.Plan.Waits),
+		Filling: a.filling(s.Plan.Steps),
+	})
+	if braked {
+		return len(s.Plan.Steps) == 0, err
+	}
+	converged, _ := s.Converged(false)
+	return converged && (s.Head == a.commit || len(s.Plan.Holds) > 0), err
+}
+
+// filling is what grows at the moment.
+func (a *applying) filling(steps []schema.Step) (out []view.Filling) {
+	v, err := a.controller.Source().View(context.Background())
+	if err != nil {
+		return nil
+	}
+	for _, step := range steps {
+		if step.Action != schema.ActionFillCopy {
+			continue
+		}
+		f := view.Filling{Drive: step.Object.Name, Machine: step.Machine}
+		if o := v.Input.Accepted.Objects[step.Object]; o != nil && o.Object != nil {
+			if spec, ok := o.Object.Spec.(*schema.DriveSpec); ok {
+				f.Want = spec.SizeHintBytes
+			}
+		}
+		for _, m := range v.Input.Observed.Machines {
+			for _, c := range m.Copies {
+				if m.Name == step.Machine && c.Drive == step.Object.Scoped() {
+					f.Bytes = c.Bytes
+				}
+			}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+func (a *applying) code(braked bool) int {
+	switch {
+	case braked:
+		return exitInterrupted
+	case len(a.last.Plan.Holds) > 0:
+		return exitPartly
+	}
+	return exitOK
+}

@@ -1,0 +1,184 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"astraeus.io/astraeus/planner"
+	"astraeus.io/astraeus/reconciler"
+	"astraeus.io/astraeus/reconciler/store"
+	"astraeus.io/astraeus/schema"
+	"astraeus.io/astraeus/statusapi"
+)
+
+// maxEvents is how many events the status API keeps at hand, the newest.
+const maxEvents = 5000
+
+// Source is the status API's view of a controller: what the store holds, and what
+// the reconciler says of itself. A controller that does not lead shows the store.
+type Source struct {
+	store      *store.Store
+	reconciler *reconciler.Reconciler
+
+	mu      sync.Mutex
+	state   *store.State // nil until it was read
+	events  []schema.Event
+	failure string // why the store is not followed
+	status  reconciler.Status
+	view    *statusapi.View // nil when something changed since it was made
+}
+
+func newSource(s *store.Store, r *reconciler.Reconciler) *Source {
+	return &Source{store: s, reconciler: r, failure: "the store was not read yet"}
+}
+
+// View implements statusapi.Source.
+func (s *Source) View(context.Context) (*statusapi.View, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == nil {
+		return nil, errors.New(s.failure)
+	}
+	if s.view == nil {
+		s.view = s.make()
+	}
+	return s.view, nil
+}
+
+// set changes what a view is made from.
+func (s *Source) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	s.view = nil
+}
+
+// run follows the store and the reconciler until the context ends.
+func (s *Source) run(ctx context.Context, log *slog.Logger) {
+	updates, cancel := s.reconciler.Subscribe()
+	var done sync.WaitGroup
+	done.Go(func() {
+		for u := range updates {
+			s.set(func() { s.status = u.Status })
+		}
+	})
+	defer done.Wait()
+	defer cancel()
+	for ctx.Err() == nil {
+		err := s.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		log.Warn("the status view does not follow the store", "error", err)
+		s.set(func() { s.failure = "the store is not followed: " + err.Error() })
+		pause(ctx, time.Second)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// follow reads the state and then every change of it.
+func (s *Source) follow(ctx context.Context) error {
+	state, err := s.store.Load(ctx)
+	if err != nil {
+		return err
+	}
+	events, err := s.store.ListEvents(ctx, store.EventFilter{Limit: maxEvents})
+	if err != nil {
+		return err
+	}
+	s.set(func() { s.state, s.events, s.failure = state, events, "" })
+	return s.store.Watch(ctx, state.Revision, func(c store.Changes) error {
+		next, err := s.store.Update(ctx, state, c)
+		if err != nil {
+			return err
+		}
+		state = next
+		s.set(func() {
+			s.state = next
+			// Cut and grown in a new array: views share the old one.
+			s.events = append(slices.Clip(s.events), c.Events...)
+			s.events = s.events[max(0, len(s.events)-maxEvents):]
+		})
+		return nil
+	})
+}
+
+// make is called with the lock held.
+func (s *Source) make() *statusapi.View {
+	v := &statusapi.View{
+		Input: planner.Input{
+			Accepted: s.state.Accepted, Placed: s.state.Placed, Now: time.Now(),
+			Observed: schema.Observed{Machines: s.observed()},
+		},
+		Plan: s.status.Plan, Commit: s.status.Commit, Events: s.events, Diagnostics: s.status.Diagnostics, NotReady: s.notReady(),
+	}
+	v.Input.Observed.At = v.Input.Now
+	if !s.status.Leading {
+		v.Plan, v.Commit = planner.Plan(v.Input), s.state.Accepted.Head
+	}
+	return v
+}
+
+// observed is what machines reported, with the states that the leader gives them.
+func (s *Source) observed() []*schema.MachineReport {
+	states := map[string]schema.MachineState{}
+	for name := range s.state.Alive.Down {
+		states[name] = schema.MachineDown
+	}
+	for _, name := range s.state.Alive.Up {
+		states[name] = schema.MachineUp
+	}
+	if s.status.Leading {
+		for name, m := range s.status.Machines {
+			states[name] = m.State
+		}
+	}
+	out := make([]*schema.MachineReport, 0, len(s.state.Observed))
+	for _, name := range slices.Sorted(maps.Keys(s.state.Observed)) {
+		report := *s.state.Observed[name]
+		report.Name, report.State = name, schema.MachineUnknown
+		if state, known := states[name]; known {
+			report.State = state
+		}
+		out = append(out, &report)
+	}
+	return out
+}
+
+func (s *Source) notReady() (reasons []string) {
+	add := func(text string) {
+		if text != "" {
+			reasons = append(reasons, text)
+		}
+	}
+	add(s.failure)
+	if s.status.StoreError != "" {
+		add("the store failed: " + s.status.StoreError)
+	}
+	switch {
+	case !s.status.Leading && s.status.Leader == "":
+		add("no controller leads")
+	case s.status.Leading && s.status.FetchError != "":
+		add("the newest commit is not in use: " + s.status.FetchError)
+	case s.status.Leading && s.status.Commit == "":
+		add("no commit was loaded yet")
+	}
+	if s.status.MassDown > 0 {
+		add(fmt.Sprintf("%d machines went silent at once and are not declared Down", s.status.MassDown))
+	}
+	return reasons
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
+
+	"astraeus.io/astraeus/cmd/astraeus/internal/control"
+	"astraeus.io/astraeus/gitsource"
+	"astraeus.io/astraeus/reconciler"
+	"astraeus.io/astraeus/schema"
+	"astraeus.io/astraeus/statusapi"
+)
+
+// shutdownTimeout is how long answers that are being written may take at the end.
+const shutdownTimeout = 5 * time.Second
+
+// serve runs a controller until it is told to stop.
+func (e *environment) serve(c *cli.Context) (err error) {
+	source, err := gitsource.Open(c.Context, gitsource.Options{
+		URL: c.String("repo"), Ref: c.String("ref"), Poll: c.Duration("poll"), Auth: e.gitAuth(),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	dir, err := e.stateDir(c)
+	if err != nil {
+		return err
+	}
+	cluster, err := clusterName(c.Context, c, dir, func(ctx context.Context) (*schema.Desired, error) {
+		snapshot, err := source.Fetch(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return loadFiles(ctx, snapshot.FS(), snapshot.Commit, snapshot.Time)
+	})
+	if err != nil {
+		return err
+	}
+	// Before the store is opened: an address in use is found out in no time.
+	listener, err := statusapi.Listen(c.Context, c.String("status"))
+	if err != nil {
+		return err
+	}
+	controller, err := e.controller(c, dir, cluster, reconciler.Git(source), nil)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	defer func() { err = errors.Join(err, controller.Close()) }()
+	return e.runServer(c, controller, listener)
+}
+
+// runServer runs controller and status API until SIGTERM or Ctrl-C, which is no
+// error, or until one of them fails.
+func (e *environment) runServer(c *cli.Context, controller *control.Controller, listener net.Listener) error {
+	log, err := e.logger(c)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM)
+	defer stop()
+	server := statusapi.NewServer(statusapi.NewHandler(controller.Source(), log), log)
+	log.Info("serving", "status", "http://"+listener.Addr().String(), "version", buildVersion(), "pid", os.Getpid())
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return controller.Run(ctx) })
+	group.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("status API: %w", err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		return server.Shutdown(ending)
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	log.Info("stopped")
+	return nil
+}
