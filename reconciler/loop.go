@@ -193,8 +193,8 @@ func (l *leading) decide(ctx context.Context, info *Pass) (plan schema.Plan, nex
 func (l *leading) judge(now time.Time) time.Time {
 	heard := l.cfg.Link.Machines()
 	names := map[string]bool{}
-	for key := range l.state.Accepted.Objects {
-		if key.Kind == schema.KindMachine {
+	for key, object := range l.state.Accepted.Objects {
+		if key.Kind == schema.KindMachine && object.UID != "" {
 			names[key.Name] = true
 		}
 	}

@@ -76,11 +76,11 @@ func (s *State) Apply(d schema.Decisions) *State {
 		object := a.Object
 		objects[object.Object.Key] = &object
 	}
-	for _, r := range d.Remove {
-		delete(objects, r.Key)
-	}
 	for _, r := range d.Refuse {
 		refuse(objects, r)
+	}
+	for _, r := range d.Remove {
+		delete(objects, r.Key)
 	}
 	for _, p := range d.Place {
 		out.Placed[p.Run] = p
