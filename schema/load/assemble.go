@@ -227,6 +227,9 @@ func (a *assembly) refuseRepeated(list []candidate) {
 	}
 	for i := range list {
 		c := &list[i]
+		if c.misplaced {
+			continue
+		}
 		if c.named {
 			if first, ok := keys[c.key]; ok {
 				pair(first, i, c.key.String())
@@ -241,7 +244,7 @@ func (a *assembly) refuseRepeated(list []candidate) {
 				ids[id] = i
 			}
 		}
-		if c.kind == schema.KindCluster && c.place.cluster {
+		if c.kind == schema.KindCluster {
 			if cluster >= 0 && list[cluster].key != c.key {
 				pair(cluster, i, "the cluster")
 			}

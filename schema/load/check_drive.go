@@ -1,6 +1,10 @@
 package load
 
-import "astraeus.io/astraeus/schema"
+import (
+	"strings"
+
+	"astraeus.io/astraeus/schema"
+)
 
 // checkDrive is D-1 to D-7.
 func (r *reader) checkDrive(s *schema.DriveSpec) {
@@ -27,7 +31,7 @@ func (r *reader) checkDrive(s *schema.DriveSpec) {
 // checkNotPlaced refuses what only placed drives may set (D-2).
 func (r *reader) checkNotPlaced(s *schema.DriveSpec) {
 	for _, w := range r.wrong {
-		if w == "spec.sources" {
+		if w == "spec.sources" || strings.HasPrefix(w, "spec.sources[") && (strings.HasSuffix(w, "].node_scope") || strings.HasSuffix(w, "]")) {
 			return // what kind of drive it is cannot be known
 		}
 	}

@@ -111,6 +111,10 @@ func literalStruct(decls []ast.Decl, pos schema.Pos, depth int) *node {
 		return n
 	}
 	for _, d := range decls {
+		if e, ok := d.(*ast.EmbedDecl); ok {
+			n.Fields = append(n.Fields, literalValue(e.Expr, depth+1).Fields...)
+			continue
+		}
 		f, ok := d.(*ast.Field)
 		if !ok || !isRegular(f) || f.Value == nil {
 			continue
@@ -264,10 +268,42 @@ func (w *valueReader) value(v cue.Value, depth int) *node {
 		if err != nil {
 			w.bad(n, err)
 		}
+	case cue.BottomKind:
+		// A struct or list is bottom, too, when something inside it is.
+		if w.parts(n, v, depth); n.Kind == nullNode {
+			w.scalar(n, v)
+		}
 	default:
 		w.scalar(n, v)
 	}
 	return n
+}
+
+// parts reads what is inside a value that has an error somewhere, so that only
+// the object with the error is held back (G-5).
+func (w *valueReader) parts(n *node, v cue.Value, depth int) {
+	it, err := v.Fields()
+	for err == nil && it.Next() {
+		sel := it.Selector()
+		child := w.value(it.Value(), depth+1)
+		if sel.LabelType() == cue.IndexLabel {
+			n.Kind = listNode
+			n.Items = append(n.Items, child)
+			continue
+		}
+		n.Kind = structNode
+		n.Fields = append(n.Fields, nodeField{Name: sel.Unquoted(), Pos: child.Pos, Value: child})
+	}
+	w.moveToMain(n)
+}
+
+// moveToMain places a struct that stands in several files in the declaring one.
+func (w *valueReader) moveToMain(n *node) {
+	for i := 0; i < len(n.Fields) && !w.main[n.Pos.File]; i++ {
+		if pos := n.Fields[i].Pos; w.main[pos.File] {
+			n.Pos = pos
+		}
+	}
 }
 
 func (w *valueReader) fields(n *node, v cue.Value, depth int) {
@@ -279,9 +315,9 @@ func (w *valueReader) fields(n *node, v cue.Value, depth int) {
 	for it.Next() {
 		val := it.Value()
 		child := w.value(val, depth+1)
-		pos := child.Pos
-		n.Fields = append(n.Fields, nodeField{Name: it.Selector().Unquoted(), Pos: pos, Value: child})
+		n.Fields = append(n.Fields, nodeField{Name: it.Selector().Unquoted(), Pos: child.Pos, Value: child})
 	}
+	w.moveToMain(n)
 }
 
 func (w *valueReader) scalar(n *node, v cue.Value) {

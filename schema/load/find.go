@@ -107,6 +107,11 @@ func (f *finder) object(n *node) {
 		f.fault(kindNode.Pos, schema.CodeInvalid, sayUnknownKind(string(kind), nearest(string(kind), names)))
 		return
 	}
+	if n.Pos.File != file {
+		placed := *n
+		placed.Pos = schema.Pos{File: file, Line: 1, Col: 1}
+		n = &placed
+	}
 	f.found.objects = append(f.found.objects, readObject(n, kind, file))
 }
 

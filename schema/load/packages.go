@@ -245,7 +245,7 @@ func (l *Loader) evaluateUnit(ctx context.Context, fsys fs.FS, p *packaging, u *
 	if u.bad != nil {
 		st.broken = true
 		st.faults = []fault{*u.bad}
-		l.claimUnit(fsys, p, u, st)
+		claimUnit(p, u, st)
 		return st, nil
 	}
 	j := job{Eval: true, Imports: map[string][]source{}}
@@ -267,9 +267,9 @@ func (l *Loader) evaluateUnit(ctx context.Context, fsys fs.FS, p *packaging, u *
 		f := &finder{main: u.main, found: &st.found}
 		f.findIn(a.Tree, p.files[u.main[0]].cue)
 	}
-	if len(st.faults) > 0 {
-		st.broken = len(st.objects) == 0
-		l.claimUnit(fsys, p, u, st)
+	st.broken = len(st.faults) > 0 && len(st.objects) == 0
+	if len(st.faults) > 0 || slices.ContainsFunc(st.objects, func(d *declared) bool { return !d.ok }) {
+		claimUnit(p, u, st)
 	}
 	return st, nil
 }
@@ -286,7 +286,7 @@ func (f *finder) findIn(root *node, cue *cueFile) {
 }
 
 // claimUnit keeps the keys of a unit that could not be evaluated.
-func (l *Loader) claimUnit(fsys fs.FS, p *packaging, u *unit, st *unitState) {
+func claimUnit(p *packaging, u *unit, st *unitState) {
 	for _, f := range u.main {
 		file := p.files[f]
 		if file.broken {

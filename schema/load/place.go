@@ -100,6 +100,7 @@ func skipped(dir, name string) bool {
 func (r *reader) checkPlace() {
 	d, p := r.d, placeOf(r.d.file)
 	if !p.accepts(d.kind) {
+		d.misplaced = true
 		r.add(schema.CodeForbiddenPlace, "kind", d.loc.locate("kind"), sayPlace(d.kind, p), "")
 		return
 	}

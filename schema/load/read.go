@@ -21,7 +21,10 @@ type declared struct {
 	meta schema.Metadata
 	spec schema.Spec // partly filled when ok is false
 	ok   bool
-	loc  *locator
+	// misplaced: its place may not declare this kind, so it cannot get in the way
+	// of one that may.
+	misplaced bool
+	loc       *locator
 	// problems are this object's, without its key.
 	problems []schema.Diagnostic
 	// object is the finished object under its last key.
