@@ -17,6 +17,7 @@ import (
 
 // run carries out one command line and returns its exit code.
 func run(ctx context.Context, env *environment, argv []string) int {
+	defer env.loader.close()
 	app := newApp(env)
 	if len(argv) > 1 && argv[len(argv)-1] == completionFlag {
 		complete(env.stdout, app, argv[1:len(argv)-1])

@@ -82,7 +82,7 @@ func (e *environment) commitToApply(c *cli.Context, repo *repository) (control.F
 	if err != nil {
 		return control.Fixed{}, nil, err
 	}
-	desired, err := loadFiles(c.Context, snapshot.FS(), snapshot.Commit, snapshot.Time)
+	desired, err := e.loader.files(c.Context, snapshot.FS(), snapshot.Commit, snapshot.Time)
 	return control.Fixed{Repository: source, Snapshot: snapshot}, desired, err
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"astraeus.io/astraeus/schema/load"
 )
 
 func fmtCommand(env *environment) *cli.Command {
@@ -44,9 +46,9 @@ func (e *environment) format(files []string, check bool) error {
 			failed = append(failed, err)
 			continue
 		}
-		formatted, err := formatFile(filepath.ToSlash(name), old)
+		formatted, err := load.Format(filepath.ToSlash(name), old)
 		if err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", name, err))
+			failed = append(failed, err)
 			continue
 		}
 		if bytes.Equal(old, formatted) {

@@ -10,6 +10,7 @@ import (
 	"astraeus.io/astraeus/cmd/astraeus/view"
 	"astraeus.io/astraeus/planner"
 	"astraeus.io/astraeus/schema"
+	"astraeus.io/astraeus/schema/load"
 )
 
 func planCommand(env *environment) *cli.Command {
@@ -67,7 +68,7 @@ func (e *environment) plan(c *cli.Context) error {
 		return err
 	}
 	plan := planner.Plan(input)
-	doc := planner.Document(plan, input, schemaVersion())
+	doc := planner.Document(plan, input, load.SchemaHash())
 	if err := problems.Diagnostics(doc.Diagnostics); err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func (e *environment) inForceAt(ctx context.Context, repo *repository, rev strin
 	if err != nil {
 		return err
 	}
-	base, err := loadFiles(ctx, snapshot.FS(), snapshot.Commit, snapshot.Time)
+	base, err := e.loader.files(ctx, snapshot.FS(), snapshot.Commit, snapshot.Time)
 	if err != nil {
 		return err
 	}

@@ -178,7 +178,7 @@ func (e *environment) controller(c *cli.Context, dir, cluster string, source rec
 	if err != nil {
 		return nil, err
 	}
-	o := control.Options{Source: source, Load: loadFiles, Store: options, Address: advertised(c, socketPath(c, dir)), Log: log}
+	o := control.Options{Source: source, Load: e.loader.files, Store: options, Address: advertised(c, socketPath(c, dir)), Log: log}
 	if brake != nil {
 		o.Plan = brake.Plan
 	}

@@ -77,7 +77,7 @@ func (r *repository) desired(ctx context.Context, rev string) (*schema.Desired, 
 	if err != nil {
 		return nil, err
 	}
-	return loadFiles(ctx, snapshot.FS(), snapshot.Commit, snapshot.Time)
+	return r.env.loader.files(ctx, snapshot.FS(), snapshot.Commit, snapshot.Time)
 }
 
 // descends reports whether newer has older in its history. A commit that the

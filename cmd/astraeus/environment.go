@@ -13,6 +13,7 @@ type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) string
+	loader         *loader
 	// terminal reports whether a writer is a terminal.
 	terminal func(io.Writer) bool
 }
@@ -21,6 +22,7 @@ func osEnvironment() *environment {
 	return &environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		getenv: os.Getenv,
+		loader: newLoader(),
 		terminal: func(w io.Writer) bool {
 			f, ok := w.(*os.File)
 			return ok && isTerminal(f)

@@ -2,20 +2,31 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io/fs"
+	"sync"
 	"time"
 
 	"astraeus.io/astraeus/schema"
+	"astraeus.io/astraeus/schema/load"
 )
 
-func loadFiles(ctx context.Context, files fs.FS, commit string, at time.Time) (*schema.Desired, error) {
-	return nil, errors.New("loading is not built in yet")
+// loader reads desired state; what it read once it knows by content.
+type loader struct {
+	mu   sync.Mutex
+	load *load.Loader
 }
 
-// schemaVersion names the CUE schema in plan documents.
-func schemaVersion() string { return "" }
+func newLoader() *loader { return &loader{load: load.New(load.Options{})} }
 
-func formatFile(name string, data []byte) ([]byte, error) {
-	return nil, errors.New("formatting is not built in yet")
+// files loads a tree; it is a reconciler.LoadFunc.
+func (l *loader) files(ctx context.Context, files fs.FS, commit string, at time.Time) (*schema.Desired, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.load.Load(ctx, files, load.Commit{ID: commit, Time: at})
+}
+
+func (l *loader) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.load.Close()
 }

@@ -42,7 +42,7 @@ func (e *environment) serve(c *cli.Context) (err error) {
 		if err != nil {
 			return nil, err
 		}
-		return loadFiles(ctx, snapshot.FS(), snapshot.Commit, snapshot.Time)
+		return e.loader.files(ctx, snapshot.FS(), snapshot.Commit, snapshot.Time)
 	})
 	if err != nil {
 		return err
