@@ -89,7 +89,8 @@ func (w *world) save() {
 		return
 	}
 	body, _ := json.Marshal(w.state)
-	if err := os.WriteFile(w.path, body, 0o600); err != nil {
+	err := os.WriteFile(w.path+".tmp", body, 0o600)
+	if err = errors.Join(err, os.Rename(w.path+".tmp", w.path)); err != nil {
 		panic(err)
 	}
 }
