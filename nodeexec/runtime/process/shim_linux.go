@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,9 +22,15 @@ import (
 // return then. Call it first thing in main, and in TestMain.
 func MaybeShim() {
 	if len(os.Args) > 1 && os.Args[1] == ShimArg {
-		os.Exit(ShimMain())
+		syscall.Exit(ShimMain()) // at once: nothing of this program is to be flushed
 	}
 }
+
+// forwarded are the signals that reach a worker. To wait for them here also
+// undoes it when the agent was started with one ignored (nohup). Not all
+// signals: the Go runtime's own would fill the channel.
+var forwarded = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT,
+	unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGPIPE}
 
 // shim is pid 1 of a worker.
 type shim struct {
@@ -32,6 +39,10 @@ type shim struct {
 	record  *os.File
 	log     *logFile
 	signals chan os.Signal
+	// stopping: the rest of the worker has its grace also when the command
+	// is gone, so that a shell that ends at once does not take with it what
+	// it ran. The agent kills when the grace is over.
+	stopping atomic.Bool
 }
 
 // ShimMain is the shim; it returns the exit code of the program.
@@ -40,7 +51,7 @@ func ShimMain() int {
 	runtime.LockOSThread()
 	// Before anything else: pid 1 loses signals that nobody waits for.
 	signals := make(chan os.Signal, 64)
-	signal.Notify(signals)
+	signal.Notify(signals, forwarded...)
 	if os.Getpid() != 1 {
 		fmt.Fprintln(os.Stderr, "this command is for the process engine only")
 		return 2
@@ -191,6 +202,7 @@ func (s *shim) forward(child int) {
 	for sig := range s.signals {
 		switch n := sig.(syscall.Signal); n {
 		case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
+			s.stopping.Store(true)
 			_ = unix.Kill(-1, n) // none left is fine
 		case unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH:
 			_ = unix.Kill(child, n)
@@ -198,8 +210,8 @@ func (s *shim) forward(child int) {
 	}
 }
 
-// reap waits for the command, then ends and waits for all the rest. It returns
-// when no process of the worker is left.
+// reap waits for the command, then ends (or leaves to a stop that is going on)
+// all the rest, and waits for it. It returns when no process of the worker is left.
 func (s *shim) reap(child int) {
 	for {
 		var ws unix.WaitStatus
@@ -212,7 +224,9 @@ func (s *shim) reap(child int) {
 		}
 		if pid == child {
 			s.ended(exitOf(ws))
-			_ = unix.Kill(-1, unix.SIGKILL)
+			if !s.stopping.Load() {
+				_ = unix.Kill(-1, unix.SIGKILL)
+			}
 		}
 	}
 }
