@@ -18,6 +18,7 @@ type assembly struct {
 	cluster    string
 	orgs       map[string]bool
 	workspaces map[string]string // "org/workspace" -> namespace, "" for the default
+	namespaces map[[2]string]string
 }
 
 type placedClaim struct {
@@ -26,13 +27,13 @@ type placedClaim struct {
 }
 
 func newAssembly(problems []problem) *assembly {
-	return &assembly{problems: problems, orgs: map[string]bool{}, workspaces: map[string]string{}}
+	return &assembly{problems: problems, orgs: map[string]bool{}, workspaces: map[string]string{}, namespaces: map[[2]string]string{}}
 }
 
 // addFile takes one file's result. A refused file's objects stay declared and
 // are not used; a handled file's come from its unit.
 func (a *assembly) addFile(file string, st *fileState, refused, handled bool) {
-	p := placeOf(file)
+	p := st.place
 	if p.org == "" && !p.cluster && path.Ext(file) != ".cue" && !slices.ContainsFunc(st.objects, known) && len(knownClaims(st.claims)) == 0 {
 		return // somebody else's file: nothing of ours is in it
 	}
@@ -95,7 +96,7 @@ func (a *assembly) addUnit(u *unit, st *unitState) {
 func (a *assembly) addFound(file string, f *found) {
 	a.objects = append(a.objects, f.objects...)
 	for _, d := range f.objects {
-		a.declare(d.kind, d.meta.Name, d.namespace(), placeOf(d.file))
+		a.declare(d.kind, d.meta.Name, d.namespace(), d.place)
 	}
 	for _, c := range f.claims {
 		p := placeOf(cmp.Or(c.pos.File, file))
@@ -143,10 +144,22 @@ func (a *assembly) keyOf(kind schema.Kind, name string, p filePlace) (key schema
 		key.Namespace = p.org
 		return key, p.org != ""
 	case kind.InWorkspace():
-		key.Namespace = cmp.Or(a.workspaces[p.org+"/"+p.workspace], schema.Namespace(a.clusterName(), p.org, p.workspace))
+		key.Namespace = a.namespaceOf(p)
 		return key, p.workspace != ""
 	}
 	return key, true
+}
+
+// namespaceOf is a workspace's own namespace or the default (kinds.md). It is
+// asked for once the frame is known.
+func (a *assembly) namespaceOf(p filePlace) string {
+	at := [2]string{p.org, p.workspace}
+	ns := a.namespaces[at]
+	if ns == "" {
+		ns = cmp.Or(a.workspaces[p.org+"/"+p.workspace], schema.Namespace(a.clusterName(), p.org, p.workspace))
+		a.namespaces[at] = ns
+	}
+	return ns
 }
 
 func (a *assembly) clusterName() string { return cmp.Or(a.cluster, "default") }
@@ -156,7 +169,6 @@ type candidate struct {
 	*declared
 	key   schema.Key
 	named bool
-	place filePlace
 	bad   bool
 	extra []schema.Diagnostic // problems that depend on other files
 }
@@ -169,7 +181,7 @@ func (a *assembly) finish() *schema.Desired {
 	list := make([]candidate, len(a.objects))
 	for i, o := range a.objects {
 		c := &list[i]
-		*c = candidate{declared: o, place: placeOf(o.file), bad: !o.ok}
+		*c = candidate{declared: o, bad: !o.ok}
 		c.key, c.named = a.keyOf(o.kind, o.meta.Name, c.place)
 		a.checkDeclared(c)
 	}
@@ -255,23 +267,24 @@ func (a *assembly) refuseRepeated(list []candidate) {
 
 // settle files a candidate under Objects or Invalid and takes its problems.
 func (a *assembly) settle(d *schema.Desired, c *candidate) {
-	scope := scopeOfDir(path.Dir(c.file))
-	for _, diag := range slices.Concat(c.problems, c.extra) {
-		if c.named {
-			diag.Object = c.key
+	for _, list := range [][]schema.Diagnostic{c.problems, c.extra} {
+		for _, diag := range list {
+			if c.named {
+				diag.Object = c.key
+			}
+			a.problems = append(a.problems, problem{c.scope, diag})
 		}
-		a.problems = append(a.problems, problem{scope, diag})
 	}
 	switch {
 	case !c.bad && c.named:
-		d.Objects[c.key] = c.finished(c.key, c.place)
+		d.Objects[c.key] = c.finished(c.key)
 	case c.named:
 		keepFirst(d.Invalid, c.key, c.pos)
 	}
 }
 
 // finished is the object of a valid declaration, shared between loads.
-func (d *declared) finished(key schema.Key, p filePlace) *schema.Object {
+func (d *declared) finished(key schema.Key) *schema.Object {
 	switch old := d.object; {
 	case old != nil && old.Key == key:
 		return old
@@ -283,7 +296,7 @@ func (d *declared) finished(key schema.Key, p filePlace) *schema.Object {
 		meta := d.meta
 		meta.Workspace = "" // the path's, however it is written
 		d.object = &schema.Object{
-			Key: key, Org: p.org, Workspace: p.workspace, Metadata: meta, Spec: d.spec, Origin: d.pos, Locate: d.loc.locate,
+			Key: key, Org: d.place.org, Workspace: d.place.workspace, Metadata: meta, Spec: d.spec, Origin: d.pos, Locate: d.loc.locate,
 		}
 		d.object.Rehash()
 	}

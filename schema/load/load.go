@@ -70,7 +70,8 @@ func (l *Loader) Close() { l.worker.stop() }
 
 // fileState is what one file's content says, whatever lies around it.
 type fileState struct {
-	hash string
+	hash  string
+	place filePlace
 	found
 	broken bool // a syntax error or unreadable: nothing of it may be relied on
 	cue    *cueFile
@@ -168,14 +169,14 @@ func (l *Loader) readOne(fsys fs.FS, hashes HashFS, e fileEntry) (*fileState, []
 	data, bad := readFile(fsys, e, l.opt.MaxFileBytes)
 	if bad != nil {
 		// No hash: it is tried again at the next load.
-		return &fileState{broken: true, found: found{faults: []fault{*bad}}}, nil
+		return &fileState{place: placeOf(e.path), broken: true, found: found{faults: []fault{*bad}}}, nil
 	}
 	if hash == "" {
 		if hash = schema.HashBytes(data); old != nil && old.hash == hash {
 			return old, nil
 		}
 	}
-	st := &fileState{hash: hash}
+	st := &fileState{hash: hash, place: placeOf(e.path)}
 	return st, st.parse(e.path, data)
 }
 

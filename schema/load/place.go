@@ -98,7 +98,7 @@ func skipped(dir, name string) bool {
 
 // checkPlace judges the object against its file's place (G-3, X-30).
 func (r *reader) checkPlace() {
-	d, p := r.d, placeOf(r.d.file)
+	d, p := r.d, r.d.place
 	if !p.accepts(d.kind) {
 		d.misplaced = true
 		r.add(schema.CodeForbiddenPlace, "kind", d.loc.locate("kind"), sayPlace(d.kind, p), "")

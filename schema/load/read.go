@@ -3,6 +3,7 @@ package load
 import (
 	"math"
 	"math/big"
+	"path"
 	"reflect"
 	"slices"
 	"strconv"
@@ -17,10 +18,13 @@ import (
 type declared struct {
 	kind schema.Kind
 	file string // that declares it, and whose place judges it
-	pos  schema.Pos
-	meta schema.Metadata
-	spec schema.Spec // partly filled when ok is false
-	ok   bool
+	// place and scope are the file's.
+	place filePlace
+	scope string
+	pos   schema.Pos
+	meta  schema.Metadata
+	spec  schema.Spec // partly filled when ok is false
+	ok    bool
 	// misplaced: its place may not declare this kind, so it cannot get in the way
 	// of one that may.
 	misplaced bool
@@ -44,23 +48,9 @@ var durationType = reflect.TypeFor[schema.Duration]()
 // readObject reads and judges an object whose kind is known.
 func readObject(n *node, kind schema.Kind, file string) *declared {
 	d := &declared{kind: kind, file: file, pos: n.Pos, spec: schema.NewSpec(kind), loc: &locator{}}
+	d.place, d.scope = placeOf(file), scopeOfDir(path.Dir(file))
 	r := &reader{d: d}
-	sh := shapes()[kind]
-	r.d.loc.add("", n.Pos)
-	for i := range n.Fields {
-		f := &n.Fields[i]
-		switch inner := sh.fields[f.Name]; f.Name {
-		case "kind":
-			r.d.loc.add("kind", f.Value.Pos)
-		case "metadata":
-			r.read(f.Value, inner.shape, reflect.ValueOf(&d.meta).Elem(), "metadata")
-		case "spec":
-			r.read(f.Value, inner.shape, reflect.ValueOf(d.spec).Elem(), "spec")
-		default:
-			r.unknown(f, f.Name, sh)
-		}
-	}
-	r.required(n, sh, "", "kind")
+	r.readShape(n)
 	d.loc.sort()
 	r.checkMetadata()
 	r.checkPlace()
@@ -70,6 +60,26 @@ func readObject(n *node, kind schema.Kind, file string) *declared {
 	}
 	d.ok = !slices.ContainsFunc(d.problems, func(p schema.Diagnostic) bool { return p.Severity == schema.SeverityError })
 	return d
+}
+
+// readShape judges everything that the CUE schema says.
+func (r *reader) readShape(n *node) {
+	sh := shapes()[r.d.kind]
+	r.d.loc.add("", n.Pos)
+	for i := range n.Fields {
+		f := &n.Fields[i]
+		switch inner := sh.fields[f.Name]; f.Name {
+		case "kind":
+			r.d.loc.add("kind", f.Value.Pos)
+		case "metadata":
+			r.read(f.Value, inner.shape, reflect.ValueOf(&r.d.meta).Elem(), "metadata")
+		case "spec":
+			r.read(f.Value, inner.shape, reflect.ValueOf(r.d.spec).Elem(), "spec")
+		default:
+			r.unknown(f, f.Name, sh)
+		}
+	}
+	r.required(n, sh, "", "kind")
 }
 
 // add records a problem at a place.
