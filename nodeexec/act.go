@@ -231,7 +231,11 @@ func (a *Agent) tidy(ctx context.Context, s *situation) {
 }
 
 func (a *Agent) tidyWorker(ctx context.Context, id string, stop bool) {
-	a.start(ctx, &job{locks: []lock{{object: workerObject(id)}}, within: deadlineOf(schema.ActionStopWorker),
+	what := "remove " + id
+	if stop {
+		what = "stop " + id
+	}
+	a.startTidy(ctx, &job{tidies: what, locks: []lock{{object: workerObject(id)}}, within: deadlineOf(schema.ActionStopWorker),
 		run: func(ctx context.Context) error {
 			if stop {
 				return a.cfg.Engine.Stop(ctx, id, stopGrace)

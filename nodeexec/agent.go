@@ -44,7 +44,8 @@ type Agent struct {
 	ops     ops
 	steps   sync.WaitGroup
 	actedMu sync.Mutex
-	acted   map[failKey]bool // succeeded since the last look began
+	acted   map[failKey]bool     // succeeded since the last look began
+	tidied  map[string]time.Time // not to be tidied again before
 }
 
 // leaveWithin is how long Run waits for operations that ignore its end.
@@ -63,7 +64,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a := &Agent{cfg: cfg, log: cfg.Log.With("machine", cfg.Machine), lock: lock, incarnation: rand.Text(),
 		disk: &disk{dir: cfg.StateDir}, wakeLoop: make(chan struct{}, 1), ops: newOps(),
-		acted: map[failKey]bool{}}
+		acted: map[failKey]bool{}, tidied: map[string]time.Time{}}
 	a.out.ready = make(chan struct{}, 1)
 	if err := a.load(); err != nil {
 		_ = lock.Close()

@@ -15,7 +15,31 @@ type job struct {
 	within time.Duration
 	run    func(context.Context) error
 	target string // hash of what is wanted, for the failure
+	tidies string // what is tidied, "" for a step
 }
+
+// pools bound how many operations run at once, each on its own: a dead server
+// that holds up every mount must not hold up workers (csi-driver-nfs#1271).
+type pool int
+
+const (
+	poolLocal   pool = iota
+	poolNetwork      // waits for another machine
+	poolStop         // waits for workers to end; not bounded
+)
+
+func (j *job) pool() pool {
+	switch j.step.Action {
+	case schema.ActionMount, schema.ActionUnmount, schema.ActionExport, schema.ActionUnexport:
+		return poolNetwork
+	case schema.ActionStopWorker:
+		return poolStop
+	}
+	return poolLocal
+}
+
+// tidyAgain is how long the same thing is not tidied again.
+const tidyAgain = 30 * time.Second
 
 // errInProgress: the step has begun something that goes on by itself; its end
 // will show in a listing.
@@ -63,17 +87,16 @@ func (a *Agent) pass(ctx context.Context, target *schema.Assignment, seen *view,
 			open[step.ID] = true
 		}
 	}
+	a.forgetAllBut(steps, status)
 	items := targetItems(target)
 	for i, step := range steps {
+		if status[i] != no {
+			continue
+		}
 		key := keyOf(step)
-		switch status[i] {
-		case yes:
-			a.forget(key)
-		case no:
-			until := a.consider(ctx, s, step, open, acted[key], fingerprint(items, key.Object))
-			if !until.IsZero() && (next.IsZero() || until.Before(next)) {
-				next = until
-			}
+		until := a.consider(ctx, s, step, open, acted[key], fingerprint(items, key.Object))
+		if !until.IsZero() && (next.IsZero() || until.Before(next)) {
+			next = until
 		}
 	}
 	a.tidy(ctx, s)
@@ -103,10 +126,6 @@ func (a *Agent) driveList(t *schema.Assignment, namespace string) *schema.DriveL
 // the next attempt where the step is backing off.
 func (a *Agent) consider(ctx context.Context, s *situation, step schema.Step, open map[string]bool, acted bool, target string) time.Time {
 	key, now := keyOf(step), a.cfg.Now()
-	if key.Object == "" {
-		a.fail(step, target, failf(CodeUnknownStep, "this machine's agent does not know the action %s", step.Action))
-		return time.Time{}
-	}
 	for _, id := range step.After {
 		if open[id] && id != step.ID {
 			return time.Time{} // a prerequisite on this machine is not done
@@ -160,7 +179,7 @@ func (a *Agent) start(ctx context.Context, j *job) {
 		defer a.steps.Done()
 		overrun := time.AfterFunc(j.within+overrunSlack, func() {
 			a.ops.overrun(j)
-			a.fail(j.step, j.target, failf(CodeTimeout, "it has not ended after %s and goes on", j.within))
+			a.failed(j, failf(CodeTimeout, "it has not ended after %s and goes on", j.within))
 			a.wake()
 		})
 		runCtx, cancel := context.WithTimeout(ctx, j.within)
@@ -176,23 +195,27 @@ func (a *Agent) start(ctx context.Context, j *job) {
 // settle keeps the outcome of a job that has ended.
 func (a *Agent) settle(ctx context.Context, j *job, err error) {
 	switch {
-	case err == nil && j.step.Action == "": // tidied
+	case err == nil && j.tidies != "":
 	case err == nil:
 		a.noteActed(keyOf(j.step))
 		a.log.Info("step carried out", "step", j.step.ID, "action", j.step.Action, "object", j.step.Object)
 	case errors.Is(err, errInProgress):
 	case ctx.Err() != nil: // the agent is being stopped: not a failure
 	default:
-		a.fail(j.step, j.target, err)
+		a.failed(j, err)
 	}
+}
+
+func (a *Agent) failed(j *job, err error) {
+	if j.tidies != "" {
+		a.log.Warn("tidying failed", "what", j.tidies, "error", err)
+		return
+	}
+	a.fail(j.step, j.target, err)
 }
 
 // fail records a failed attempt and logs it, once.
 func (a *Agent) fail(step schema.Step, target string, err error) {
-	if step.Action == "" { // tidying: the next pass tries again
-		a.log.Warn("tidying failed", "error", err)
-		return
-	}
 	f, saveErr := a.failures.record(step, target, codeOf(err), err.Error(), a.cfg.Now(), a.cfg.Random())
 	a.log.Warn("step failed", "step", step.ID, "action", step.Action, "object", step.Object, "code", f.Code,
 		"error", err, "attempts", f.Attempts, "next_at", f.NextAt)
@@ -202,9 +225,36 @@ func (a *Agent) fail(step schema.Step, target string, err error) {
 	a.cfg.CrashPoint(CrashFailureRecorded)
 }
 
-func (a *Agent) forget(key failKey) {
-	if err := a.failures.clear(func(r failureRecord) bool { return r.Key == key }); err != nil {
+// forgetAllBut drops the failures of what is done or no longer asked for.
+func (a *Agent) forgetAllBut(steps []schema.Step, status []triState) {
+	open := map[failKey]bool{}
+	for i, step := range steps {
+		if status[i] != yes {
+			open[keyOf(step)] = true
+		}
+	}
+	if err := a.failures.clear(func(r failureRecord) bool { return !open[r.Key] }); err != nil {
 		a.log.Error("the failures cannot be written", "error", err)
+	}
+}
+
+// startTidy starts a job that no step asks for, not too often: what does not
+// help must not keep the loop awake.
+func (a *Agent) startTidy(ctx context.Context, j *job) {
+	a.actedMu.Lock()
+	now := time.Now()
+	wait := a.tidied[j.tidies].After(now)
+	if !wait {
+		a.tidied[j.tidies] = now.Add(tidyAgain)
+	}
+	for what, until := range a.tidied {
+		if !until.After(now) {
+			delete(a.tidied, what)
+		}
+	}
+	a.actedMu.Unlock()
+	if !wait {
+		a.start(ctx, j)
 	}
 }
 

@@ -25,7 +25,7 @@ func mountObject(uid string, source int) object {
 
 func workerObject(id string) object { return object("worker/" + id) }
 
-// objectOf is what a step changes; "" for an action this program does not know.
+// objectOf is what a step changes.
 func objectOf(s schema.Step) object {
 	switch s.Action {
 	case schema.ActionCreateDir:
@@ -42,7 +42,7 @@ func objectOf(s schema.Step) object {
 	case schema.ActionStartWorker, schema.ActionStopWorker:
 		return workerObject(workerIDOf(s))
 	}
-	return ""
+	return object("unknown/" + string(s.Action) + "/" + s.ID)
 }
 
 // workerID names a worker for its engine: what makes it the same worker.

@@ -12,14 +12,14 @@ type ops struct {
 	mu      sync.Mutex
 	locks   map[object]int // sharers, or -1 for one that is alone
 	running map[*job]bool  // value: it still holds a slot
-	slots   int            // slots in use
+	slots   map[pool]int   // slots in use
 	// ended holds what was changed since the last look began: that look may
 	// show it as it was before.
 	ended map[object]bool
 }
 
 func newOps() ops {
-	return ops{locks: map[object]int{}, running: map[*job]bool{}, ended: map[object]bool{}}
+	return ops{locks: map[object]int{}, running: map[*job]bool{}, ended: map[object]bool{}, slots: map[pool]int{}}
 }
 
 // looking is called before each look at the machine.
@@ -33,7 +33,7 @@ func (o *ops) looking() {
 func (o *ops) begin(j *job, limit int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.slots >= limit {
+	if p := j.pool(); p != poolStop && o.slots[p] >= limit {
 		return false
 	}
 	for _, l := range j.locks {
@@ -49,7 +49,7 @@ func (o *ops) begin(j *job, limit int) bool {
 		}
 	}
 	o.running[j] = true
-	o.slots++
+	o.slots[j.pool()]++
 	return true
 }
 
@@ -67,7 +67,7 @@ func (o *ops) end(j *job) {
 		}
 	}
 	if o.running[j] {
-		o.slots--
+		o.slots[j.pool()]--
 	}
 	delete(o.running, j)
 }
@@ -79,7 +79,7 @@ func (o *ops) overrun(j *job) {
 	defer o.mu.Unlock()
 	if o.running[j] {
 		o.running[j] = false
-		o.slots--
+		o.slots[j.pool()]--
 	}
 }
 

@@ -191,7 +191,7 @@ func twoMachines(t *testing.T) { // D-41, D-60, D-80, N-8, X-8, X-12, X-20, X-22
 	source.until("not exported", func(r *schema.MachineReport) bool { return r.Exports != nil && len(r.Exports) == 0 })
 	source.stop()
 	client.stop()
-	require.FileExists(t, filepath.Join(source.root, "data/imagenet/a"))             // D-9
+	require.FileExists(t, filepath.Join(source.root, "data/imagenet/a"))            // D-9
 	require.FileExists(t, filepath.Join(client.root, "data/scratch/made/sub/here")) // D-9
 	require.NoDirExists(t, filepath.Join(client.root, "srv/nvme/astraeus/drives", cache.Scoped()))
 }

@@ -24,7 +24,7 @@ func (a *Agent) touch(ctx context.Context, s *situation) {
 		if at.IsZero() {
 			continue
 		}
-		a.start(ctx, &job{locks: []lock{{copyObject(c.UID), false}}, within: deadlineOf(""),
+		a.startTidy(ctx, &job{tidies: "note the use of " + c.UID, locks: []lock{{copyObject(c.UID), false}}, within: deadlineOf(""),
 			run: func(context.Context) error { return a.copies().MarkUsed(c.UID, at) }})
 	}
 }
