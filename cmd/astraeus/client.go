@@ -20,6 +20,9 @@ import (
 // serverVariable names the status API for commands without --server.
 const serverVariable = "ASTRAEUS_SERVER"
 
+// labAddressFile is where a lab in its usual directory writes its status API's address.
+const labAddressFile = ".lab/address"
+
 // Bounds of one answer.
 const (
 	clientTimeout = 30 * time.Second
@@ -44,10 +47,8 @@ func (e *environment) server(c *cli.Context) (*client, error) {
 		text = e.getenv(serverVariable)
 	}
 	if text == "" {
-		if file := labAddressFile(); file != "" {
-			data, _ := os.ReadFile(file) // without a lab there is no file
-			text = strings.TrimSpace(string(data))
-		}
+		data, _ := os.ReadFile(labAddressFile) // without a lab there is no file
+		text = strings.TrimSpace(string(data))
 	}
 	if text == "" {
 		return nil, errors.New("no server: give --server URL or set " + serverVariable)

@@ -138,10 +138,29 @@ func (e *environment) inForceAt(ctx context.Context, repo *repository, rev strin
 	if schema.HasErrors(base.Diagnostics) {
 		fmt.Fprintf(e.stderr, "note: the base %s has errors itself; only its valid objects are taken as in force\n", view.Short(base.Commit))
 	}
-	before := planner.Input{Desired: base, Observed: input.Observed, Now: input.Now, Seed: input.Seed}
-	input.Accepted, input.Placed = planner.Apply(before.Accepted, before.Placed, planner.Plan(before).Decisions)
-	input.Accepted.Head = base.Commit
+	input.Accepted = inForce(base, *input)
 	return nil
+}
+
+// inForce is what base would have brought into force. Placements are the observed
+// file's business: a run has a place when the file says so. A data location that
+// waits for a report counts as chosen, or every base would look unfinished.
+func inForce(base *schema.Desired, input planner.Input) schema.Accepted {
+	before := planner.Input{Desired: base, Observed: input.Observed, Now: input.Now, Seed: input.Seed}
+	decisions := planner.Plan(before).Decisions
+	accepted, _ := planner.Apply(before.Accepted, nil, decisions)
+	for _, r := range decisions.Refuse {
+		if r.Refusal == nil || r.Refusal.Hold.Code != schema.CodeDataLocation {
+			continue
+		}
+		if o := accepted.Objects[r.Key]; o != nil && o.Object != nil {
+			own := *o
+			own.Object, own.Refused = base.Objects[r.Key], nil
+			accepted.Objects[r.Key] = &own
+		}
+	}
+	accepted.Head = base.Commit
+	return accepted
 }
 
 // inForceOn asks a cluster for what is in force and, unless a file says it, for

@@ -6,7 +6,4 @@ import "github.com/urfave/cli/v2"
 func labHook() {}
 
 // labCommand is the lab's verb, nil while this build has none.
-func labCommand(*environment) *cli.Command { return nil }
-
-// labAddressFile is where a running lab writes its status API's address.
-func labAddressFile() string { return "" }
+func labCommand() *cli.Command { return nil }

@@ -11,6 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"cuelang.org/go/cue"
+	"cuelang.org/go/cue/cuecontext"
+	cuejson "cuelang.org/go/encoding/json"
+	"cuelang.org/go/encoding/jsonschema"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"astraeus.io/astraeus/planner"
@@ -40,7 +44,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"commit": scriptCommit, "serveview": scriptServe, "exits": scriptExits, "validjson": scriptJSON, "awk": scriptAwk,
+			"commit": scriptCommit, "serveview": scriptServe, "exits": scriptExits, "validjson": scriptJSON, "fits": scriptFits, "awk": scriptAwk,
 		},
 	})
 }
@@ -122,4 +126,28 @@ func scriptAwk(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("%d fields instead of %d: %s", n, want, line)
 		}
 	}
+}
+
+// scriptFits checks JSON against a JSON schema: fits SCHEMA FILE.
+func scriptFits(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: fits SCHEMA FILE")
+	}
+	err := fits(ts.ReadFile(args[0]), ts.ReadFile(args[1]))
+	if neg == (err == nil) {
+		ts.Fatalf("%s and %s: %v", args[0], args[1], err)
+	}
+}
+
+func fits(schemaText, text string) error {
+	ctx := cuecontext.New()
+	file, err := jsonschema.Extract(ctx.CompileString(schemaText), &jsonschema.Config{StrictFeatures: true})
+	if err != nil {
+		return err
+	}
+	value, err := cuejson.Extract("value.json", []byte(text))
+	if err != nil {
+		return err
+	}
+	return ctx.BuildFile(file).Unify(ctx.BuildExpr(value)).Validate(cue.Concrete(true))
 }
