@@ -51,7 +51,7 @@ func (s *Spec) checkPlain() error {
 	case s.LogDir == "" || !path.IsAbs(s.LogDir):
 		return fmt.Errorf("log directory %q: want an absolute path", s.LogDir)
 	case s.WorkDir != "" && !cleanAbs(s.WorkDir):
-		return fmt.Errorf("working directory %q: want an absolute path without . and ..", s.WorkDir)
+		return fmt.Errorf("working directory %q: want an absolute path, clean of dots", s.WorkDir)
 	case s.CPU < 0 || s.MemoryBytes < 0:
 		return fmt.Errorf("limits: cpu %g, memory %d: negative", s.CPU, s.MemoryBytes)
 	case strings.ContainsRune(s.Command, 0):
@@ -113,7 +113,7 @@ func (s *Spec) checkFiles() error {
 
 func checkTarget(p string) error {
 	if !cleanAbs(p) {
-		return fmt.Errorf("want an absolute path without . and ..")
+		return fmt.Errorf("want an absolute path, clean of dots")
 	}
 	if p == "/" {
 		return fmt.Errorf("the root cannot be replaced")

@@ -45,7 +45,7 @@ func TestValidate(t *testing.T) { // X-14
 		"system":           {mount("/usr/foo"), "mount /usr/foo: it is inside the machine's read-only directory /usr"},
 		"lib64":            {mount("/lib64"), "read-only directory /lib64"},
 		"etc":              {mount("/etc"), "mount /etc: it is made by the engine"},
-		"dots":             {mount("/data/../etc"), "without . and .."},
+		"dots":             {mount("/data/../etc"), "clean of dots"},
 		"relative":         {mount("data"), "want an absolute path"},
 		"slash":            {mount("/data/"), "want an absolute path"},
 		"twice":            {mount("/data", "/data"), "mount /data: used twice"},

@@ -20,7 +20,7 @@ const (
 )
 
 // maxConfig bounds what a shim reads; config files are small.
-const maxConfig = 64 << 20
+const maxConfig = 16 << 20
 
 // shimConfig is what the engine tells a shim. Both are the same program, so
 // the format needs no version.

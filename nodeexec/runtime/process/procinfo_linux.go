@@ -45,7 +45,7 @@ func parseStat(b []byte) (ticks uint64, ok bool, err error) {
 		return 0, false, fmt.Errorf("process stat %q: no name", b)
 	}
 	fields := strings.Fields(string(b[end+1:]))
-	const state, start = 3 - 3, 22 - 3
+	const state, start = 0, 19 // fields 3 and 22
 	if len(fields) <= start {
 		return 0, false, fmt.Errorf("process stat %q: too short", b)
 	}

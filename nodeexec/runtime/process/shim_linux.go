@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,10 +38,6 @@ type shim struct {
 	record  *os.File
 	log     *logFile
 	signals chan os.Signal
-	// stopping: the rest of the worker has its grace also when the command
-	// is gone, so that a shell that ends at once does not take with it what
-	// it ran. The agent kills when the grace is over.
-	stopping atomic.Bool
 }
 
 // ShimMain is the shim; it returns the exit code of the program.
@@ -202,7 +197,6 @@ func (s *shim) forward(child int) {
 	for sig := range s.signals {
 		switch n := sig.(syscall.Signal); n {
 		case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
-			s.stopping.Store(true)
 			_ = unix.Kill(-1, n) // none left is fine
 		case unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH:
 			_ = unix.Kill(child, n)
@@ -210,8 +204,11 @@ func (s *shim) forward(child int) {
 	}
 }
 
-// reap waits for the command, then ends (or leaves to a stop that is going on)
-// all the rest, and waits for it. It returns when no process of the worker is left.
+// reap waits for the command, then ends all the rest and waits for it. While
+// the engine stops the worker, the rest has its grace also when the command is
+// gone: a shell that ends at once must not take with it what it ran. (The
+// record says so, because a worker can send signals to pid 1 itself.) The
+// engine kills what is left after the grace. It returns when no process of the worker is left.
 func (s *shim) reap(child int) {
 	for {
 		var ws unix.WaitStatus
@@ -224,7 +221,7 @@ func (s *shim) reap(child int) {
 		}
 		if pid == child {
 			s.ended(exitOf(ws))
-			if !s.stopping.Load() {
+			if !hasRecord(s.record, stopFile) {
 				_ = unix.Kill(-1, unix.SIGKILL)
 			}
 		}
