@@ -55,6 +55,7 @@ func reexec(args []string, rootless bool, stdout, stderr io.Writer) int {
 		uid, gid := os.Geteuid(), os.Getegid()
 		if uid == 0 {
 			uid, gid = 65534, 65534
+			cmd.SysProcAttr.Credential = &syscall.Credential{NoSetGroups: true}
 		}
 		cmd.Env = append(cmd.Env, envRootless+"=1")
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER

@@ -23,6 +23,9 @@ func eachEntry(fd int, buf []byte, fn func(name []byte, kind byte) error) error 
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
+		if errors.Is(err, unix.ENOENT) { // the directory itself was removed
+			return nil
+		}
 		if err != nil || n <= 0 {
 			return err
 		}

@@ -11,9 +11,12 @@ import (
 )
 
 const (
-	// maxOpenDirs bounds the descriptors of one walk. A directory below an
-	// already closed one is found again by its names.
-	maxOpenDirs = 512
+	// Going down, directories stay open up to maxOpenDirs. One below those is
+	// found again by its names, and then up to keepOpen of the ones above it
+	// stay open too, as they come next; mostOpen bounds it all.
+	maxOpenDirs = 256
+	keepOpen    = 64
+	mostOpen    = 640
 	statMask    = unix.STATX_BLOCKS | unix.STATX_NLINK | unix.STATX_INO | unix.STATX_TYPE
 	statFlags   = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
 	// walkRules let nothing out of the tree that is measured.
@@ -38,14 +41,17 @@ func TreeSize(ctx context.Context, d *Dir, workers int) (bytes, files int64, err
 	w.cond.L = &w.mu
 	w.open.Add(1)
 	root := &node{fd: fd}
-	root.refs.Store(1)
+	root.refs.Store(2) // and us: it stays open as the last resort
 	w.todo = []*node{root}
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() { w.work() })
 	}
 	wg.Wait()
-	w.drop()
+	for _, n := range w.todo { // left by an error
+		w.release(n.parent)
+	}
+	w.release(root)
 	if w.err != nil {
 		return 0, 0, wrap(d.Path, w.err)
 	}
@@ -60,7 +66,7 @@ type node struct {
 	name   string
 	mu     sync.Mutex
 	fd     int
-	refs   atomic.Int32 // itself while it is read, and each child to do
+	refs   atomic.Int32 // itself until it is read, and each child that is not open yet
 }
 
 type walk struct {
@@ -147,20 +153,14 @@ func (w *walk) push(nodes []*node) {
 	w.cond.Broadcast()
 }
 
-// drop closes what an error left open.
-func (w *walk) drop() {
-	for _, n := range w.todo {
-		w.release(n)
-	}
-}
-
 // read counts one directory. It hands back one child, open, to go on with.
 func (w *walk) read(n *node, buf []byte) (blocks, files int64, child *node, err error) {
 	defer w.release(n)
-	if err := w.ctx.Err(); err != nil {
-		return 0, 0, nil, err
-	}
+	defer w.closeEarly(n)
 	fd, err := w.fdOf(n)
+	if w.ctx.Err() != nil {
+		return 0, 0, nil, w.ctx.Err()
+	}
 	if gone(err) {
 		return 0, 0, nil, nil
 	}
@@ -188,8 +188,8 @@ func (w *walk) read(n *node, buf []byte) (blocks, files int64, child *node, err 
 	})
 	n.refs.Add(int32(len(children)))
 	if err != nil {
-		for _, c := range children {
-			w.release(c)
+		for range children {
+			w.release(n)
 		}
 		return blocks, files, nil, err
 	}
@@ -209,6 +209,7 @@ func (w *walk) handOver(fd int, children []*node) *node {
 	if f, err := openat2(fd, c.name, walkOpen, walkRules); err == nil {
 		w.open.Add(1)
 		c.fd = f
+		w.release(c.parent)
 	}
 	return c
 }
@@ -264,6 +265,7 @@ func (w *walk) fdOf(n *node) (int, error) {
 		return n.fd, nil
 	}
 	fd, err := w.openFrom(n)
+	w.release(n.parent)
 	if err != nil {
 		return -1, err
 	}
@@ -274,54 +276,75 @@ func (w *walk) fdOf(n *node) (int, error) {
 
 // openFrom goes up to an open directory and down again by name.
 func (w *walk) openFrom(n *node) (int, error) {
-	names := []string{n.name}
+	down := []*node{n}
 	for up := n.parent; up != nil; up = up.parent {
 		up.mu.Lock()
 		if up.fd >= 0 {
-			fd, err := descend(up.fd, names)
+			fd, err := w.descend(up.fd, down)
 			up.mu.Unlock()
 			return fd, err
 		}
 		up.mu.Unlock()
-		names = append(names, up.name)
+		down = append(down, up)
 	}
 	return -1, unix.ENOENT // the root is open as long as anything is to do
 }
 
-// descend opens names, the deepest first in the list, one after the other.
-func descend(from int, names []string) (int, error) {
-	cur := from
-	for i := len(names) - 1; i >= 0; i-- {
-		next, err := openat2(cur, names[i], walkOpen, walkRules)
-		if cur != from {
+// descend opens the directories of a list that has the deepest first.
+func (w *walk) descend(from int, down []*node) (int, error) {
+	cur, owned := from, false
+	for i := len(down) - 1; i >= 0; i-- {
+		next, err := openat2(cur, down[i].name, walkOpen, walkRules)
+		if owned {
 			unix.Close(cur)
 		}
 		if err != nil {
 			return -1, err
 		}
-		cur = next
+		cur, owned = next, true
+		if i > 0 && i <= keepOpen && w.open.Load() < mostOpen {
+			owned = !w.keep(down[i], next)
+		}
 	}
 	return cur, nil
 }
 
-// release gives up one claim on a directory. It is closed when nothing needs
-// it, or early when too many are open and only its children will.
+// keep leaves a descriptor with its directory, which has work to do below it.
+func (w *walk) keep(n *node, fd int) bool {
+	if !n.mu.TryLock() { // another worker opens it
+		return false
+	}
+	defer n.mu.Unlock()
+	if n.fd >= 0 || n.refs.Load() == 0 {
+		return false
+	}
+	n.fd = fd
+	w.open.Add(1)
+	return true
+}
+
+// release gives up one claim on a directory, which is closed with the last one.
 func (w *walk) release(n *node) {
-	for n != nil {
-		left := n.refs.Add(-1)
-		if left == 0 || n.parent != nil && w.open.Load() > maxOpenDirs {
-			n.mu.Lock()
-			if n.fd >= 0 {
-				unix.Close(n.fd)
-				n.fd = -1
-				w.open.Add(-1)
-			}
-			n.mu.Unlock()
-		}
-		if left > 0 {
-			return
-		}
-		n = n.parent
+	if n != nil && n.refs.Add(-1) == 0 {
+		w.close(n)
+	}
+}
+
+// closeEarly is for a directory that was read: what is still to be opened below it
+// finds it again.
+func (w *walk) closeEarly(n *node) {
+	if n.parent != nil && w.open.Load() > maxOpenDirs {
+		w.close(n)
+	}
+}
+
+func (w *walk) close(n *node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.fd >= 0 {
+		unix.Close(n.fd)
+		n.fd = -1
+		w.open.Add(-1)
 	}
 }
 

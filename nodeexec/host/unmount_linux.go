@@ -76,6 +76,9 @@ func (h *Host) unmountOne(target string, flags int) error {
 	defer parent.Close()
 	p := "/proc/self/fd/" + strconv.Itoa(int(parent.Fd())) + "/" + path.Base(target)
 	err = h.sys.umount(p, flags)
+	if errors.Is(err, unix.EPERM) && flags&unix.MNT_FORCE != 0 {
+		err = h.sys.umount(p, flags&^unix.MNT_FORCE) // a user namespace may not force
+	}
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
 		return nil // somebody was quicker; the table says what is left
 	}
