@@ -90,6 +90,8 @@ type Gate interface {
 type Hooks struct {
 	// Span is called around "fetch", "load" and "pass"; the returned function ends it.
 	Span func(ctx context.Context, name, commit string) (context.Context, func(error))
+	// Committed is called with decisions that were written, before machines hear of them.
+	Committed func(schema.Decisions)
 	// Passed is called after each pass.
 	Passed func(Pass)
 }
@@ -146,6 +148,9 @@ func (c *Config) setDefaults() error {
 	}
 	if c.Hooks.Span == nil {
 		c.Hooks.Span = func(ctx context.Context, _, _ string) (context.Context, func(error)) { return ctx, func(error) {} }
+	}
+	if c.Hooks.Committed == nil {
+		c.Hooks.Committed = func(schema.Decisions) {}
 	}
 	if c.Hooks.Passed == nil {
 		c.Hooks.Passed = func(Pass) {}

@@ -122,7 +122,7 @@ func (l *leading) pass(ctx context.Context) (next time.Duration, err error) {
 		plan, next, err = l.decide(ctx, &info)
 	}
 	if err != nil {
-		next = l.failed(err)
+		next = l.failed(err, start)
 	} else {
 		l.works(&info)
 	}
@@ -138,10 +138,10 @@ func (l *leading) pass(ctx context.Context) (next time.Duration, err error) {
 
 // failed notes that the store does not take writes: nothing is published and
 // nobody is declared Down until it does.
-func (l *leading) failed(err error) time.Duration {
+func (l *leading) failed(err error, since time.Time) time.Duration {
 	l.state = nil
 	if l.failing.IsZero() {
-		l.failing = l.cfg.Now()
+		l.failing = since
 		l.cfg.Log.Error("the store failed; nothing is published until it works", "error", err)
 	}
 	l.healthy = time.Time{}
@@ -183,6 +183,7 @@ func (l *leading) decide(ctx context.Context, info *Pass) (plan schema.Plan, nex
 	if info.Assigned, err = l.decider.Assign(ctx, plan.Targets, plan.Blobs); err != nil {
 		return plan, 0, err
 	}
+	l.cfg.Hooks.Committed(decisions)
 	l.cfg.Link.Publish(plan.Targets, plan.Blobs)
 	l.tracker.planned(plan.Steps)
 	l.status.happened(decisions.Events)

@@ -1,6 +1,7 @@
 package reconciler
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -175,10 +176,15 @@ func (l *leading) machineStatus(plan schema.Plan) map[string]Machine {
 	out := make(map[string]Machine, len(l.states))
 	for name, state := range l.states {
 		m := Machine{State: state, Connected: heard[name].Connected, Heard: heard[name].Heard, Problem: heard[name].Problem}
-		if target := plan.Targets[name]; target != nil {
+		if target, r := plan.Targets[name], l.reports[name]; target != nil {
 			m.Assigned = target.Revision
-			if r := l.reports[name]; r != nil && r.Epoch == target.Epoch {
+			switch {
+			case r == nil:
+			case r.Epoch == target.Epoch:
 				m.Applied = r.Applied
+			case r.Epoch > target.Epoch:
+				// It ignores what this store assigns.
+				m.Problem = fmt.Sprintf("it works by epoch %d and this store is at epoch %d: was the store restored?", r.Epoch, target.Epoch)
 			}
 		}
 		out[name] = m

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -36,6 +37,14 @@ var bare = []string{"unix", "bufconn", "pipe"}
 
 // identify names the machine at the other end.
 func identify(ctx context.Context) (string, error) {
+	name, err := claimed(ctx)
+	if err == nil && (len(name) > 253 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == '/' || r > '~' })) {
+		return "", status.Errorf(codes.InvalidArgument, "%q is no machine's name", name)
+	}
+	return name, err
+}
+
+func claimed(ctx context.Context) (string, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return "", status.Error(codes.Unauthenticated, "the connection has no peer")

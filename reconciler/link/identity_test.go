@@ -133,5 +133,6 @@ func TestBareConnections(t *testing.T) {
 	connect(t, dial(t, "unix:"+socket.Addr().String(), plain), "m1").hello()
 	r.connected("m1")
 	connect(t, dial(t, "unix:"+socket.Addr().String(), plain), "").hello().refused(codes.Unauthenticated, "names no machine")
+	connect(t, dial(t, "unix:"+socket.Addr().String(), plain), "a/b").hello().refused(codes.InvalidArgument, "no machine's name")
 	connect(t, dial(t, tcp.Addr().String(), plain), "m2").hello().refused(codes.Unauthenticated, "needs a certificate")
 }

@@ -20,14 +20,17 @@ type envelope struct {
 
 // encode makes a key's value. Only a value that no schema type can hold fails, or one over MaxValueBytes.
 func encode(key string, v any) ([]byte, error) {
-	raw, err := json.Marshal(v)
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false) // a config file full of "<" must not grow six times
+	err := enc.Encode(struct {
+		Format int `json:"format"`
+		Value  any `json:"value"`
+	}{format, v})
 	if err != nil {
 		return nil, fmt.Errorf("store: key %s: %w", key, err)
 	}
-	data, err := json.Marshal(envelope{format, raw})
-	if err != nil {
-		return nil, fmt.Errorf("store: key %s: %w", key, err)
-	}
+	data := bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 	if len(data) > MaxValueBytes {
 		return nil, fmt.Errorf("store: key %s: the value %w: %d bytes, at most %d", key, ErrTooLarge, len(data), MaxValueBytes)
 	}
@@ -103,13 +106,25 @@ type refusalWire struct {
 	Hold      schema.Hold `json:"hold"`
 }
 
+func decodeRefusal(key string, data []byte) (*schema.Refusal, error) {
+	var w refusalWire
+	if err := decode(key, data, &w); err != nil {
+		return nil, err
+	}
+	candidate, err := w.Candidate.object()
+	if err != nil {
+		return nil, corrupt(key, err)
+	}
+	return &schema.Refusal{Commit: w.Commit, Candidate: candidate, Hold: w.Hold}, nil
+}
+
+// acceptedWire leaves out the refusal, which has a key of its own.
 type acceptedWire struct {
-	UID        string       `json:"uid"`
-	Generation int64        `json:"generation"`
-	Seq        int64        `json:"seq"`
-	Commit     string       `json:"commit"`
-	Object     *objectWire  `json:"object"`
-	Refused    *refusalWire `json:"refused"`
+	UID        string      `json:"uid"`
+	Generation int64       `json:"generation"`
+	Seq        int64       `json:"seq"`
+	Commit     string      `json:"commit"`
+	Object     *objectWire `json:"object"`
 }
 
 func decodeAccepted(key string, data []byte) (*schema.AcceptedObject, error) {
@@ -118,17 +133,11 @@ func decodeAccepted(key string, data []byte) (*schema.AcceptedObject, error) {
 		return nil, err
 	}
 	object, err := w.Object.object()
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, corrupt(key, err)
+	case object == nil || w.UID == "":
+		return nil, corrupt(key, errors.New("no object or no uid"))
 	}
-	out := &schema.AcceptedObject{UID: w.UID, Generation: w.Generation, Seq: w.Seq, Commit: w.Commit, Object: object}
-	if w.Refused == nil {
-		return out, nil
-	}
-	candidate, err := w.Refused.Candidate.object()
-	if err != nil {
-		return nil, corrupt(key, err)
-	}
-	out.Refused = &schema.Refusal{Commit: w.Refused.Commit, Candidate: candidate, Hold: w.Refused.Hold}
-	return out, nil
+	return &schema.AcceptedObject{UID: w.UID, Generation: w.Generation, Seq: w.Seq, Commit: w.Commit, Object: object}, nil
 }

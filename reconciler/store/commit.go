@@ -183,30 +183,34 @@ func (w *writer) bury(list []schema.Tombstone) {
 	}
 }
 
+// objects writes the half of each object that changed: what is in force, the refusal, or both.
 func (w *writer) objects(list []schema.Key) {
 	for _, key := range list {
-		old, next := w.old.Accepted.Objects[key], w.next.Accepted.Objects[key]
+		var none schema.AcceptedObject
+		old, next := cmp.Or(w.old.Accepted.Objects[key], &none), cmp.Or(w.next.Accepted.Objects[key], &none)
 		var ops []op
-		from, to := areaOf(old), areaOf(next)
-		if to != "" {
-			ops = append(ops, w.put(w.keys.object(to, key), next))
+		name := w.keys.object(areaAccepted, key)
+		switch {
+		case next.UID != "" && !sameForce(old, next):
+			plain := *next
+			plain.Refused = nil
+			ops = append(ops, w.put(name, plain))
+		case next.UID == "" && old.UID != "":
+			ops = append(ops, op{key: name, remove: true})
 		}
-		if from != "" && from != to {
-			ops = append(ops, op{key: w.keys.object(from, key), remove: true})
+		name = w.keys.object(areaRefused, key)
+		switch {
+		case next.Refused != nil && next.Refused != old.Refused:
+			ops = append(ops, w.put(name, next.Refused))
+		case next.Refused == nil && old.Refused != nil:
+			ops = append(ops, op{key: name, remove: true})
 		}
 		w.add(key, ops...)
 	}
 }
 
-// areaOf is where an object is kept, "" for none.
-func areaOf(o *schema.AcceptedObject) area {
-	switch {
-	case o == nil:
-		return ""
-	case o.UID == "":
-		return areaRefused
-	}
-	return areaAccepted
+func sameForce(a, b *schema.AcceptedObject) bool {
+	return a.UID == b.UID && a.Generation == b.Generation && a.Seq == b.Seq && a.Commit == b.Commit && a.Object == b.Object
 }
 
 func (w *writer) place(d schema.Decisions) {

@@ -6,8 +6,8 @@
 //
 //	meta                     cluster uid, epoch, format
 //	head                     the newest commit that was written completely
-//	accepted/<kind>/<name>   an object in force, a refused candidate beside it
-//	refused/<kind>/<name>    a refused candidate of which nothing is in force
+//	accepted/<kind>/<name>   an object in force
+//	refused/<kind>/<name>    its newest refused candidate, or that of a new object
 //	tombstones/<uid>         a removed drive that may still have copies
 //	placed/<ns>.<run>        where a run's workers are, one value a run
 //	assigned/<machine>       what was last given to a machine, by reference

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +17,6 @@ import (
 // Errors: ErrNotLeader, or that the store was not reached.
 func (l *Leader) PutReports(ctx context.Context, reports ...*schema.MachineReport) (int, error) {
 	var groups []group
-	var err error
 	l.mu.Lock()
 	next := make(map[string]*schema.MachineReport, len(reports))
 	for _, r := range reports {
@@ -24,16 +24,16 @@ func (l *Leader) PutReports(ctx context.Context, reports ...*schema.MachineRepor
 		if old == nil {
 			old = l.written[r.Name]
 		}
-		var g group
-		if g, next[r.Name], err = reportOps(l.store.keys, old, r); err != nil {
-			break
+		g, held, err := reportOps(l.store.keys, old, r)
+		if err != nil {
+			// One machine's odd report must not stop the others': it is said and left out.
+			l.store.opt.Log.Warn("a report cannot be kept", "machine", r.Name, "error", err)
 		}
-		groups = append(groups, g)
+		if held != nil {
+			groups, next[r.Name] = append(groups, g), held
+		}
 	}
 	l.mu.Unlock()
-	if err != nil {
-		return 0, err
-	}
 	count := 0
 	for i, batch := range batches(groups) {
 		if i > 0 {
@@ -54,12 +54,14 @@ func (l *Leader) PutReports(ctx context.Context, reports ...*schema.MachineRepor
 	return count, nil
 }
 
-// reportOps is the writes of one report and what the store holds after them.
+// reportOps is the writes of one report and what the store holds after them. A
+// part that is too large is left out, which the error says, until it changes.
 func reportOps(keys keyspace, old, r *schema.MachineReport) (group, *schema.MachineReport, error) {
 	if strings.Contains(r.Name, "/") || r.Name == "" {
 		return nil, nil, fmt.Errorf("store: a report of machine %q: want a name without \"/\"", r.Name)
 	}
 	var g group
+	var left error
 	held := &schema.MachineReport{Name: r.Name}
 	for _, p := range parts {
 		value, had := p.value(r), old != nil && p.value(old) != nil
@@ -69,16 +71,16 @@ func reportOps(keys keyspace, old, r *schema.MachineReport) (group, *schema.Mach
 			g = append(g, op{key: key, remove: true})
 		case value != nil && (!had || p.material(old, r)):
 			data, err := encode(key, value)
-			if err != nil {
-				return nil, nil, err
+			if err == nil {
+				g = append(g, op{key: key, value: data})
 			}
-			g = append(g, op{key: key, value: data})
+			left = errors.Join(left, err)
 			p.copy(held, r)
 		case value != nil:
 			p.copy(held, old)
 		}
 	}
-	return g, held, nil
+	return g, held, left
 }
 
 // putPart reads one part into a state that is being made or updated.

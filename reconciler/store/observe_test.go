@@ -1,7 +1,9 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,11 +122,49 @@ func TestSlowGrowthIsWrittenAtLast(t *testing.T) {
 	require.Equal(t, len(parts)+2, writes)
 }
 
-func TestReportNeedsAName(t *testing.T) {
-	l := lead(t, open(t))
-	for _, name := range []string{"", "a/b"} {
-		_, err := l.PutReports(t.Context(), &schema.MachineReport{Name: name})
-		require.ErrorContains(t, err, "a name without")
+// One machine's odd report does not stop the others'.
+func TestOddReportsAreLeftOut(t *testing.T) {
+	s := open(t)
+	l := lead(t, s)
+	huge := fullReport("m1")
+	huge.Problems = []string{strings.Repeat("x", MaxValueBytes)}
+	n, err := l.PutReports(t.Context(), &schema.MachineReport{Name: ""}, &schema.MachineReport{Name: "a/b"}, huge, fullReport("m2"))
+	require.NoError(t, err)
+	require.Equal(t, 2*len(parts)-1, n)
+	st := load(t, s)
+	require.Len(t, st.Observed, 2)
+	require.Nil(t, st.Observed["m1"].Problems)
+	require.NotNil(t, st.Observed["m1"].Workers)
+	n, err = l.PutReports(t.Context(), huge)
+	require.NoError(t, err)
+	require.Zero(t, n)
+}
+
+//
+func TestCrashWhileWritingReports(t *testing.T) {
+	armed := true
+	s := open(t, func(o *Options) {
+		o.Point = func(p string) error {
+			if armed && p == "observe.batch" {
+				return errors.New("crash")
+			}
+			return nil
+		}
+	})
+	l := lead(t, s)
+	var list []*schema.MachineReport
+	for i := range 50 {
+		list = append(list, fullReport(fmt.Sprintf("m-%02d", i)))
+	}
+	n, err := l.PutReports(t.Context(), list...)
+	require.Error(t, err)
+	require.Positive(t, n)
+	armed = false
+	_, err = l.PutReports(t.Context(), list...)
+	require.NoError(t, err)
+	st := load(t, s)
+	for _, r := range list {
+		require.Empty(t, cmp.Diff(r, st.Observed[r.Name], sameReport))
 	}
 }
 

@@ -187,8 +187,10 @@ func (st *State) put(keys keyspace, kv *mvccpb.KeyValue) error {
 		return err
 	case areaHead:
 		return decode(key, kv.Value, &st.Accepted.Head)
-	case areaAccepted, areaRefused:
-		return st.putObject(key, rest, kv.Value)
+	case areaAccepted:
+		return st.putAccepted(key, rest, kv.Value)
+	case areaRefused:
+		return st.putRefusal(key, rest, kv.Value)
 	case areaTombstone:
 		var t schema.Tombstone
 		st.Accepted.Tombstones[rest] = &t
@@ -213,7 +215,7 @@ func (st *State) put(keys keyspace, kv *mvccpb.KeyValue) error {
 	return nil
 }
 
-func (st *State) putObject(key, rest string, value []byte) error {
+func (st *State) putAccepted(key, rest string, value []byte) error {
 	name, err := schema.ParseKey(rest)
 	if err != nil {
 		return corrupt(key, err)
@@ -222,6 +224,22 @@ func (st *State) putObject(key, rest string, value []byte) error {
 	if err != nil {
 		return err
 	}
+	if old := st.Accepted.Objects[name]; old != nil {
+		object.Refused = old.Refused
+	}
 	st.Accepted.Objects[name] = object
+	return nil
+}
+
+func (st *State) putRefusal(key, rest string, value []byte) error {
+	name, err := schema.ParseKey(rest)
+	if err != nil {
+		return corrupt(key, err)
+	}
+	refusal, err := decodeRefusal(key, value)
+	if err != nil {
+		return err
+	}
+	refuse(st.Accepted.Objects, schema.Refused{Key: name, Refusal: refusal})
 	return nil
 }

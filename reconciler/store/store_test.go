@@ -94,6 +94,8 @@ func TestCorruptValuesAreNamed(t *testing.T) {
 		"not JSON":        {"accepted/drive/ws-1.a", "{", "unexpected EOF"},
 		"unknown field":   {"accepted/drive/ws-1.a", `{"format":1,"value":{"uid":"u","colour":1}}`, `unknown field "colour"`},
 		"inside the spec": {"accepted/drive/ws-1.a", `{"format":1,"value":{"uid":"u","object":{"key":"drive/ws-1.a","spec":{"colour":1}}}}`, `unknown field "colour"`},
+		"no uid":          {"accepted/drive/ws-1.a", `{"format":1,"value":{"uid":"","object":null}}`, "no object or no uid"},
+		"a refusal":       {"refused/drive/ws-1.a", `{"format":1,"value":{"candidate":{"key":"drive/ws-1.a","spec":{"colour":1}}}}`, `unknown field "colour"`},
 		"no format":       {"placed/ws-1.a", `{"value":{}}`, "no format"},
 		"a bad reference": {"accepted/thing/ws-1.a", `{"format":1,"value":{}}`, "object reference"},
 		"a part":          {"observed/m1/colours", `{"format":1,"value":[]}`, `no part "colours"`},

@@ -135,11 +135,7 @@ func (st *State) remove(keys keyspace, key string) error {
 		if err != nil {
 			return corrupt(key, err)
 		}
-		// One transaction moves an object between the two areas: the removal of the
-		// other one must not take it out.
-		if o := st.Accepted.Objects[name]; o != nil && areaOf(o) == a {
-			delete(st.Accepted.Objects, name)
-		}
+		st.removeObject(a, name)
 	case areaTombstone:
 		delete(st.Accepted.Tombstones, rest)
 	case areaPlaced:
@@ -153,6 +149,20 @@ func (st *State) remove(keys keyspace, key string) error {
 		st.Alive = Alive{}
 	}
 	return nil
+}
+
+// removeObject takes out one half of an object: what is in force, or the refusal.
+func (st *State) removeObject(a area, name schema.Key) {
+	old := st.Accepted.Objects[name]
+	switch {
+	case old == nil:
+	case a == areaRefused:
+		refuse(st.Accepted.Objects, schema.Refused{Key: name})
+	case old.Refused == nil:
+		delete(st.Accepted.Objects, name)
+	default:
+		st.Accepted.Objects[name] = &schema.AcceptedObject{Refused: old.Refused}
+	}
 }
 
 func (st *State) removePart(rest string) {
