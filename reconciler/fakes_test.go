@@ -394,3 +394,5 @@ func clusterObject(change func(*schema.ClusterSpec)) *schema.Object {
 func runKey(name string) schema.Key {
 	return schema.Key{Kind: schema.KindRun, Namespace: "ws-1", Name: name}
 }
+
+var errTest = errors.New("broken")
