@@ -274,15 +274,14 @@ func (l *Loader) evaluateUnit(ctx context.Context, fsys fs.FS, p *packaging, u *
 	return st, nil
 }
 
-// findIn is find for an evaluated package, whose value need not be one object.
+// findIn is find for an evaluated package. Only a package may yield nothing.
 func (f *finder) findIn(root *node, cue *cueFile) {
-	if root.Kind == structNode && len(root.Fields) == 0 {
-		if cue.pkg == "" {
-			f.fault(schema.Pos{File: f.main[0], Line: 1, Col: 1}, schema.CodeInvalid, sayEmpty)
-		}
-		return
+	if root.Kind != structNode || len(root.Fields) > 0 {
+		f.find(root)
 	}
-	f.find(root)
+	if cue.pkg == "" && len(f.found.objects) == 0 && len(f.found.faults) == 0 {
+		f.fault(schema.Pos{File: f.main[0], Line: 1, Col: 1}, schema.CodeInvalid, sayEmpty)
+	}
 }
 
 // claimUnit keeps the keys of a unit that could not be evaluated.
