@@ -51,6 +51,9 @@ func (a *Agent) loadAssignment() error {
 	if err := a.checkAssignment(t); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrState, assignmentFile, err)
 	}
+	if a.clusterUID() == "" { // its file was lost: the assignment says it too
+		a.pinned.Store(&t.ClusterUID)
+	}
 	a.target.Store(t)
 	return nil
 }

@@ -50,7 +50,8 @@ type Config struct {
 
 	// ReportEvery is the time between heartbeats; 0 is 5 s.
 	ReportEvery time.Duration
-	// Parallel is how many steps run at once; 0 is 8.
+	// Parallel is how many steps run at once, of those that wait for another
+	// machine and of the others each; 0 is 8. Stops are not bounded.
 	Parallel int
 	// ConnectJitter delays reconnects by up to this much; a lab has none, 0 is 0.
 	ConnectJitter time.Duration

@@ -33,7 +33,7 @@ func TestPrerequisitesFirstEachOnce(t *testing.T) { // X-7, X-8
 		require.Equal(t, []string{"CreateCopy u-cache", "Start train-0", "MarkUsed u-cache"}, r.w.log())
 
 		r.assign(r.upSteps) // the same again, also as a newer revision
-		time.Sleep(time.Minute)
+		after(time.Minute)
 		require.Equal(t, 1, r.w.count("CreateCopy u-cache"))
 		require.Equal(t, 1, r.w.count("Start train-0"))
 		report := r.report()
@@ -64,7 +64,7 @@ func TestEndedWorkerIsKeptUntilItLeavesTheTarget(t *testing.T) { // X-12
 		r.assign(r.upSteps)
 		synctest.Wait()
 		r.w.end(trainID(), 3)
-		time.Sleep(time.Minute)
+		after(time.Minute)
 		w := r.report().Workers[0]
 		require.Equal(t, schema.WorkerFailed, w.State)
 		require.Equal(t, 3, *w.ExitCode)
@@ -73,7 +73,7 @@ func TestEndedWorkerIsKeptUntilItLeavesTheTarget(t *testing.T) { // X-12
 		r.assign(func(a *schema.Assignment) { a.Workers, a.Steps = nil, nil })
 		synctest.Wait()
 		require.Equal(t, 1, r.w.count("Remove "+trainID()))
-		time.Sleep(time.Minute)
+		after(time.Minute)
 		require.Empty(t, r.report().Workers)
 		require.Empty(t, r.a.uses.all())
 	})
@@ -91,13 +91,13 @@ func TestBackoffDoublesAndSurvivesARestart(t *testing.T) { // X-23
 		}
 		r.start()
 		r.assign(r.upSteps)
-		time.Sleep(500 * time.Millisecond)
+		after(500 * time.Millisecond)
 		require.Equal(t, 1, attempts)
-		time.Sleep(time.Second) // 1 s
+		after(time.Second) // 1 s
 		require.Equal(t, 2, attempts)
-		time.Sleep(2 * time.Second) // 2 s
+		after(2 * time.Second) // 2 s
 		require.Equal(t, 3, attempts)
-		time.Sleep(3 * time.Second)
+		after(3 * time.Second)
 		require.Equal(t, 3, attempts) // 4 s is not over
 		f := r.report().Failures[0]
 		require.Equal(t, schema.ActionCreateCopy, f.Action)
@@ -107,9 +107,9 @@ func TestBackoffDoublesAndSurvivesARestart(t *testing.T) { // X-23
 
 		r.start()
 		r.send(r.base)
-		time.Sleep(100 * time.Millisecond)
+		after(100 * time.Millisecond)
 		require.Equal(t, 3, attempts, "the backoff was forgotten")
-		time.Sleep(2 * time.Second)
+		after(2 * time.Second)
 		require.Equal(t, 4, attempts)
 
 		r.w.mu.Lock()
@@ -118,7 +118,7 @@ func TestBackoffDoublesAndSurvivesARestart(t *testing.T) { // X-23
 		r.assign(func(a *schema.Assignment) { a.Copies[0].SizeHint = 1 }) // a changed target starts anew
 		synctest.Wait()
 		require.Equal(t, 1, r.w.count("Start train-0"))
-		time.Sleep(10 * time.Second)
+		after(10 * time.Second)
 		require.Empty(t, r.report().Failures)
 		r.stop()
 	})
@@ -136,27 +136,47 @@ func TestFailureBlocksNothingElse(t *testing.T) { // X-23, design.md
 			a.Mounts = []schema.MountTarget{{Drive: imagenet, UID: "u-net", From: "gpu-02", Mode: schema.ReadOnly}}
 			a.Steps = append([]schema.Step{step(schema.ActionMount, imagenet, schema.StepArgs{UID: "u-net", From: "gpu-02"})}, a.Steps...)
 		})
-		time.Sleep(deadlineOf(schema.ActionMount) + time.Second)
+		after(deadlineOf(schema.ActionMount) + time.Second)
 		require.Equal(t, 1, r.w.count("Start train-0"))
 		require.Equal(t, CodeTimeout, r.failure(schema.ActionMount).Code)
 	})
 }
 
-func TestEffectThatDoesNotShowBacksOff(t *testing.T) {
+func TestEffectThatDoesNotShowBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		defer r.stop()
 		r.assign(func(a *schema.Assignment) {
-			// The mount is made, but never as wanted: the fake reports Lab from gpu-02.
+			r.upSteps(a)
 			a.Mounts = []schema.MountTarget{{Drive: imagenet, UID: "u-net", From: "gpu-03", Mode: schema.ReadOnly}}
 			a.Steps = []schema.Step{step(schema.ActionMount, imagenet, schema.StepArgs{UID: "u-net"})}
+			r.w.wrong = true // what is mounted is never what was wanted
 		})
-		r.w.onEffect = nil
-		r.w.set(func(s *worldState) {})
+		after(20 * time.Second)
+		require.Equal(t, CodeNotSeen, r.failure(schema.ActionMount).Code)
+		require.Equal(t, 5, r.w.count("Mount u-net")) // at 0, 1, 3, 7 and 15 s
+	})
+}
+
+func TestTidyingThatDoesNotHelpIsNotHot(t *testing.T) { // design.md: never a hot loop
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		defer r.stop()
+		r.assign(r.upSteps)
 		synctest.Wait()
-		r.w.set(func(s *worldState) { s.Mounts[0].From = "elsewhere" })
-		time.Sleep(20 * time.Second)
-		require.LessOrEqual(t, r.w.count("Mount u-net"), 7)
+		attempts := 0
+		r.w.mu.Lock()
+		r.w.fail["Remove "+trainID()] = errors.New("no")
+		r.w.onEffect = func(name string) {
+			if name == "Remove "+trainID() {
+				attempts++
+			}
+		}
+		r.w.mu.Unlock()
+		r.w.end(trainID(), 0)
+		r.assign(func(a *schema.Assignment) { a.Workers, a.Steps = nil, nil })
+		after(5 * time.Minute)
+		require.InDelta(t, 10, attempts, 2)
 	})
 }
 
@@ -197,12 +217,12 @@ func TestNothingDestructiveWithoutCompleteListings(t *testing.T) { // X-7, kuber
 					a.Drives = map[string]string{ns: r.blob(schema.DriveList{Namespace: ns})}
 					a.Steps = []schema.Step{step(schema.ActionDeleteCopy, cache, schema.StepArgs{UID: "u-cache"})}
 				})
-				time.Sleep(time.Minute)
+				after(time.Minute)
 				require.Empty(t, r.w.log())
 				r.w.mu.Lock()
 				r.w.incomplete, r.w.fail = false, map[string]error{}
 				r.w.mu.Unlock()
-				time.Sleep(10 * time.Second)
+				after(10 * time.Second)
 				require.Equal(t, []string{"DeleteCopy u-cache"}, r.w.log())
 			})
 		})
@@ -247,7 +267,7 @@ func TestFill(t *testing.T) { // D-42
 		r.w.end(id, 0) // exit 0 without the marker is a failure
 		synctest.Wait()
 		require.Equal(t, CodeFillFailed, r.failure(schema.ActionFillCopy).Code)
-		time.Sleep(1500 * time.Millisecond)
+		after(1500 * time.Millisecond)
 		require.Equal(t, 2, r.w.count("Start fill"))
 		r.w.set(func(s *worldState) { s.Marked["u-cache"] = true })
 		r.w.end(id, 0)

@@ -28,6 +28,7 @@ type world struct {
 	hang map[string]bool
 	// incomplete makes the engine's listing incomplete.
 	incomplete bool
+	wrong      bool // mounts show another source than wanted
 	events     chan struct{}
 	onEffect   func(string)
 }
@@ -269,6 +270,10 @@ func (s fakeShares) Exports(context.Context) ([]schema.Export, error) {
 
 func (s fakeShares) Mount(ctx context.Context, t schema.MountTarget) error {
 	return s.effect(ctx, "Mount "+t.UID, func() {
+		if s.wrong {
+			t.From = "elsewhere"
+		}
+		s.state.Mounts = slices.DeleteFunc(s.state.Mounts, func(m schema.Mount) bool { return m.UID == t.UID })
 		s.state.Mounts = append(s.state.Mounts, schema.Mount{Drive: t.Drive.Scoped(), UID: t.UID, Source: t.Source,
 			From: t.From, State: schema.MountBound, Mode: t.Mode, Transport: schema.TransportLab})
 	})

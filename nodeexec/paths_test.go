@@ -111,7 +111,7 @@ func TestMeasuring(t *testing.T) { // D-91
 				{Drive: imagenet, UID: "u-set", Path: "/data/set", Grant: "/data"},
 				{Drive: imagenet, UID: "u-disk", Path: "/mnt/disk", Grant: "/mnt/disk"}}
 		})
-		time.Sleep(10 * time.Second)
+		after(10 * time.Second)
 		first := r.report().Measurements
 		require.Len(t, first, 2, "the one that hangs delays no other")
 		require.Equal(t, schema.Measurement{Drive: cache.Scoped(), UID: "u-cache", Bytes: 42, Files: 3, FreeBytes: 100,
@@ -119,16 +119,16 @@ func TestMeasuring(t *testing.T) { // D-91
 		require.Equal(t, int64(42), r.report().Copies[0].Bytes)
 		require.Equal(t, 1, r.w.count("Start train-0"))
 
-		time.Sleep(measureWithin + 10*time.Second)
+		after(measureWithin + 10*time.Second)
 		hung := r.report().Measurements[2]
 		require.Equal(t, "u-set", hung.UID)
 		require.Zero(t, hung.Answers)
-		time.Sleep(2 * time.Minute)
+		after(2 * time.Minute)
 		require.True(t, r.report().Measurements[0].At.After(first[0].At), "five minutes are over")
 		require.Equal(t, hung, r.report().Measurements[2], "left alone")
 
 		r.assign(func(a *schema.Assignment) { a.Measure = nil })
-		time.Sleep(10 * time.Second)
+		after(10 * time.Second)
 		require.Empty(t, r.report().Measurements)
 	})
 }
@@ -138,14 +138,14 @@ func TestUseIsNotedHourlyAndAtTheEnd(t *testing.T) { // D-70
 		r := newRig(t).start()
 		defer r.stop()
 		r.assign(r.upSteps)
-		time.Sleep(3*time.Hour + time.Minute)
+		after(3*time.Hour + time.Minute)
 		require.Equal(t, 4, r.w.count("MarkUsed u-cache"))
-		time.Sleep(10 * time.Minute)
+		after(10 * time.Minute)
 		r.w.set(func(s *worldState) { s.Workers[trainID()].Status.Ended = time.Now() })
 		r.w.end(trainID(), 0)
 		synctest.Wait()
 		require.Equal(t, 5, r.w.count("MarkUsed u-cache"))
-		time.Sleep(2 * time.Hour)
+		after(2 * time.Hour)
 		require.Equal(t, 5, r.w.count("MarkUsed u-cache"))
 	})
 }

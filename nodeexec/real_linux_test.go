@@ -147,7 +147,7 @@ func (m *realMachine) until(what string, ok func(*schema.MachineReport) bool) *s
 	return m.stream.until(m.t, m.name+": "+what, ok)
 }
 
-func twoMachines(t *testing.T) { // D-41, D-60, D-80, N-8, X-8, X-12, X-20, X-22
+func twoMachines(t *testing.T) { // D-41, D-42, D-60, D-80, N-8, X-8, X-12, X-20, X-22
 	peers := filepath.Join(t.TempDir(), "lab.json")
 	source, client := newRealMachine(t, "gpu-01", peers), newRealMachine(t, "gpu-02", peers)
 	require.NoError(t, lab.WritePeers(peers, map[string]lab.Peer{
@@ -165,6 +165,7 @@ func twoMachines(t *testing.T) { // D-41, D-60, D-80, N-8, X-8, X-12, X-20, X-22
 	require.Equal(t, schema.WorkerSucceeded, r.Workers[0].State, "%s", log)
 	require.Equal(t, schema.MountBound, r.Mounts[0].State)
 	require.Equal(t, schema.CopyPresent, r.Copies[0].State)
+	require.Equal(t, int64(1), r.Copies[0].FilledGeneration) // D-42
 	require.True(t, r.Paths[0].Exists)
 	out, err := os.ReadFile(filepath.Join(client.root, "srv/nvme/astraeus/drives", cache.Scoped(), "out"))
 	require.NoError(t, err)
@@ -218,18 +219,20 @@ func (m *realMachine) useAll(a *schema.Assignment) {
 	dir := step(schema.ActionCreateDir, scratch, schema.StepArgs{UID: "u-scratch"})
 	mount := step(schema.ActionMount, imagenet, schema.StepArgs{UID: "u-net", From: "gpu-01"})
 	start := step(schema.ActionStartWorker, train, workerArgs, create.ID, dir.ID, mount.ID)
-	a.Copies = []schema.CopyTarget{{Drive: cache, UID: "u-cache", Location: "/srv/nvme/astraeus"}}
+	fill := step(schema.ActionFillCopy, cache, schema.StepArgs{UID: "u-cache", Generation: 1}, create.ID)
+	a.Copies = []schema.CopyTarget{{Drive: cache, UID: "u-cache", Location: "/srv/nvme/astraeus", FillGeneration: 1,
+		FillTemplate: m.blob(schema.TaskTemplate{Command: "sh", Args: []string{"-c", "echo weights >/drive/model; : >/drive/" + schema.FillMarker}})}}
 	a.Dirs = []schema.DirTarget{{Drive: scratch, UID: "u-scratch", Path: "/data/scratch/made/sub", Grant: "/data/scratch", Create: true}}
 	a.Mounts = []schema.MountTarget{{Drive: imagenet, UID: "u-net", From: "gpu-01", Addresses: []string{"192.0.2.1"},
 		Transports: []schema.Transport{schema.TransportTCP}, Mode: schema.ReadOnly}}
 	a.Measure = []schema.MeasureTarget{{Drive: scratch, UID: "u-scratch", Path: "/data/scratch", Grant: "/data/scratch"}}
 	a.MeasureEvery = schema.Duration(500 * time.Millisecond)
-	script := `cat /net/a >/cache/out && echo " $ASTRAEUS_WORKER $RANK of $WORLD_SIZE" >>/cache/out && : >/scratch/here && ! touch /net/b`
+	script := `grep weights /cache/model && cat /net/a >/cache/out && echo " $ASTRAEUS_WORKER $RANK of $WORLD_SIZE" >>/cache/out && : >/scratch/here && ! touch /net/b`
 	a.Workers = []schema.WorkerTarget{workerTarget(m.blob(schema.TaskTemplate{Command: "sh", Args: []string{"-c", script}}),
 		copyMount(),
 		schema.BindTarget{Drive: imagenet, UID: "u-net", From: schema.BindClaim, Target: "/net", ReadOnly: true},
 		schema.BindTarget{Drive: scratch, UID: "u-scratch", From: schema.BindDir, Path: "/data/scratch/made", Grant: "/data/scratch", SubPath: "sub", Target: "/scratch"})}
-	a.Steps = []schema.Step{start, mount, dir, create}
+	a.Steps = []schema.Step{start, mount, dir, fill, create}
 }
 
 func (m *realMachine) useNothing(a *schema.Assignment) {

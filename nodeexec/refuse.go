@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"astraeus.io/astraeus/schema"
 )
@@ -13,6 +14,9 @@ import (
 func (s *situation) refuse(step schema.Step) string {
 	if step.Machine != "" && step.Machine != s.machine {
 		return fmt.Sprintf("the step is for %s", step.Machine)
+	}
+	if problem := namesProblem(step); problem != "" {
+		return problem
 	}
 	switch step.Action {
 	case schema.ActionCreateDir:
@@ -26,7 +30,8 @@ func (s *situation) refuse(step schema.Step) string {
 	case schema.ActionExport:
 		return s.refuseExport(step)
 	case schema.ActionMount:
-		if findMount(s.target, step.Args.UID, step.Args.Source) == nil {
+		t := findMount(s.target, step.Args.UID, step.Args.Source)
+		if t == nil || t.Drive != step.Object {
 			return "the mount is not in this machine's target"
 		}
 	case schema.ActionStartWorker:
@@ -38,6 +43,9 @@ func (s *situation) refuse(step schema.Step) string {
 	case schema.ActionUnmount:
 		return s.refuseUnmount(step)
 	case schema.ActionUnexport:
+		if step.Args.To == "" && step.Args.Client == "" {
+			return "the step names no client"
+		}
 		if t := findExport(s.target, step.Args); t != nil && s.exportAsWanted(t) {
 			return "the export is in this machine's target"
 		}
@@ -47,10 +55,21 @@ func (s *situation) refuse(step schema.Step) string {
 	return ""
 }
 
+// namesProblem keeps names that become parts of paths from leading elsewhere
+// (csi-driver-host-path#644).
+func namesProblem(step schema.Step) string {
+	for _, name := range []string{step.Args.UID, step.Args.To, step.Args.Worker, step.Object.Namespace, step.Object.Name} {
+		if name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+			return fmt.Sprintf("%q is not a name", name)
+		}
+	}
+	return ""
+}
+
 func (s *situation) refuseCopy(step schema.Step, fill bool) string {
 	t := findCopy(s.target, step.Args.UID)
 	switch {
-	case t == nil:
+	case t == nil || t.Drive != step.Object:
 		return "the copy is not in this machine's target"
 	case fill && t.FillGeneration == 0:
 		return "no fill of the copy is wanted"
@@ -64,7 +83,7 @@ func (s *situation) refuseCopy(step schema.Step, fill bool) string {
 func (s *situation) refuseExport(step schema.Step) string {
 	t := findExport(s.target, step.Args)
 	switch {
-	case t == nil:
+	case t == nil || t.Drive != step.Object:
 		return fmt.Sprintf("%s is not the client of a claim of this drive here", clientOf(step.Args))
 	case len(t.Addresses) == 0:
 		return fmt.Sprintf("%s has no address to export to", t.Client)

@@ -117,11 +117,16 @@ func TestRefusals(t *testing.T) { // X-7, X-18, D-60, D-61, D-80
 		{"unexport what the target keeps", step(schema.ActionUnexport, imagenet, schema.StepArgs{UID: "u-exp", To: "gpu-03"}),
 			func(s *situation) { s.target.Exports = []schema.ExportTarget{exportItem} }, "the export is in this machine's target"},
 		{"unexport", step(schema.ActionUnexport, imagenet, schema.StepArgs{UID: "u-exp", To: "gpu-03"}), nil, ""},
+		{"unexport from nobody", step(schema.ActionUnexport, imagenet, schema.StepArgs{UID: "u-exp"}), nil, "the step names no client"},
 		{"mount what is not wanted", step(schema.ActionMount, imagenet, schema.StepArgs{UID: "u-net"}), nil,
 			"the mount is not in this machine's target"},
 		{"create a copy outside the data locations", step(schema.ActionCreateCopy, cache, schema.StepArgs{UID: "u-cache"}),
-			func(s *situation) { s.target.Copies = []schema.CopyTarget{{UID: "u-cache", Location: "/tmp"}} },
+			func(s *situation) { s.target.Copies = []schema.CopyTarget{{Drive: cache, UID: "u-cache", Location: "/tmp"}} },
 			"/tmp is not a data location of this machine"},
+		{"a name that leads elsewhere", step(schema.ActionUnexport, imagenet, schema.StepArgs{UID: "../../etc", To: "x"}), nil,
+			`"../../etc" is not a name`},
+		{"a mount by another drive's name", step(schema.ActionMount, cache, schema.StepArgs{UID: "u-net"}),
+			func(s *situation) { s.target.Mounts = []schema.MountTarget{mountItem} }, "the mount is not in this machine's target"},
 		{"another machine's step", schema.Step{Machine: "gpu-02", Action: schema.ActionMount}, nil, "the step is for gpu-02"},
 	}
 	for _, c := range cases {

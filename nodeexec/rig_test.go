@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -86,6 +88,12 @@ func (r *rig) stop() {
 	r.t.Helper()
 	r.cancel()
 	require.NoError(r.t, <-r.done)
+}
+
+// after lets the bubble's clock run and everything come to rest.
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // blob makes a value known by hash.

@@ -129,7 +129,7 @@ func TestMissingTemplateWaitsForIt(t *testing.T) { // X-35
 		synctest.Wait()
 		require.Equal(t, CodeNoBlob, r.failure(schema.ActionStartWorker).Code)
 		require.NoError(t, r.a.take(&schema.Down{Blobs: blobs}))
-		time.Sleep(2 * time.Second)
+		after(2 * time.Second)
 		require.Equal(t, 1, r.w.count("Start train-0"))
 	})
 }
@@ -157,7 +157,7 @@ func TestAwayFromTheController(t *testing.T) { // X-22
 
 		r.w.fail = map[string]error{}
 		r.start()
-		time.Sleep(10 * time.Minute)
+		after(10 * time.Minute)
 		require.ElementsMatch(t, []string{"Export u-set gpu-03", "Mount u-net"}, r.w.log())
 
 		r.send(r.base) // the controller is back and says the same
