@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,9 +33,13 @@ type Copies struct {
 	memory memory
 	known  []string              // host paths of data locations
 	index  map[string]whereabout // by drive uid
+	lists  int64                 // how many listings have begun
 }
 
-type whereabout struct{ location, name string }
+type whereabout struct {
+	location, name string
+	since          int64 // the listing during or after which it was noted
+}
 
 // Copies gives the copies of one cluster. Call Close when done.
 func (h *Host) Copies(clusterUID string) *Copies {
@@ -52,17 +57,10 @@ func (c *Copies) now() time.Time { return c.h.sys.now().UTC() }
 func (c *Copies) note(uid, location, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.index[uid] = whereabout{location, name}
-	c.knowLocked(location)
-}
-
-func (c *Copies) knowLocked(location string) {
-	for _, p := range c.known {
-		if p == location {
-			return
-		}
+	c.index[uid] = whereabout{location, name, c.lists}
+	if !slices.Contains(c.known, location) {
+		c.known = append(c.known, location)
 	}
-	c.known = append(c.known, location)
 }
 
 func (c *Copies) forget(uid string) {

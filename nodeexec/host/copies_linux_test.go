@@ -376,3 +376,19 @@ func TestBadDrives(t *testing.T) {
 	}
 	require.ErrorIs(t, h.copies(t).Delete(ctx(t), drive("a"), "uid"), ErrNoCopy, "nothing was listed yet")
 }
+
+func TestLocationThatIsNoLongerListed(t *testing.T) { // D-32
+	h := diskMachine(t)
+	c := h.copies(t)
+	require.NoError(t, c.Create(ctx(t), here, drive("a"), "uid-a"))
+	next := schema.DataLocation{Path: "/data/next", Present: true}
+	require.NoError(t, c.Create(ctx(t), next, drive("b"), "uid-b"))
+	list(t, c, next)
+	_, err := c.Open("uid-a", "")
+	require.ErrorIs(t, err, ErrNoCopy)
+	require.NoError(t, c.Delete(ctx(t), drive("a"), "uid-a"), "not in any location that is ours to look at")
+	require.DirExists(t, h.at("/data/astraeus/drives/ws-1.a"))
+	d, err := c.Open("uid-b", "")
+	require.NoError(t, err)
+	closeDir(t, d)
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,10 +132,10 @@ func TestHungFilesystem(t *testing.T) {
 	require.NoError(t, err)
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		asked := 0
+		var asked atomic.Int32
 		h.sys.statfs = func(path string, st *unix.Statfs_t) error {
 			if path == h.at("/mnt/dead") {
-				asked++
+				asked.Add(1)
 				<-release
 			}
 			return unix.Statfs(path, st)
@@ -153,7 +154,7 @@ func TestHungFilesystem(t *testing.T) {
 			require.ErrorIs(t, err, ErrNotAnswering)
 		}
 		require.Equal(t, probeTimeout, time.Since(start), "waited for once")
-		require.Equal(t, 1, asked)
+		require.Equal(t, int32(1), asked.Load())
 		close(release)
 		synctest.Wait()
 		require.NoError(t, h.Probe(t.Context(), "/mnt/dead"))

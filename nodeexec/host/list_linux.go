@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -35,6 +36,8 @@ type scan struct {
 func (c *Copies) List(ctx context.Context, locations []schema.DataLocation) (CopyListing, error) {
 	c.mu.Lock()
 	err := c.loadLocked()
+	c.lists++
+	begun := c.lists
 	c.mu.Unlock()
 	if err != nil {
 		return CopyListing{}, err
@@ -61,7 +64,7 @@ func (c *Copies) List(ctx context.Context, locations []schema.DataLocation) (Cop
 	}
 	list.Copies = onePerUID(list.Copies)
 	list.Problems = append(list.Problems, c.remover.problems()...)
-	c.reindex(list.Copies, seen)
+	c.reindex(list.Copies, seen, begun)
 	return list, nil
 }
 
@@ -101,22 +104,22 @@ func onePerUID(copies []schema.Copy) []schema.Copy {
 	})
 }
 
-// reindex makes the listing the way to find copies. A copy of a location that
-// was not listed stays known.
-func (c *Copies) reindex(copies []schema.Copy, listed map[string]bool) {
+// reindex makes the listing the way to find copies, and what was created since
+// it began.
+func (c *Copies) reindex(copies []schema.Copy, listed map[string]bool, begun int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for uid, w := range c.index {
-		if listed[w.location] {
+		if w.since < begun {
 			delete(c.index, uid)
+		} else {
+			listed[w.location] = true
 		}
 	}
-	for where := range listed {
-		c.knowLocked(where)
-	}
+	c.known = slices.Sorted(maps.Keys(listed))
 	for _, cp := range copies {
-		if cp.State != schema.CopyTrash {
-			c.index[cp.UID] = whereabout{path.Dir(path.Dir(cp.Folder)), cp.Drive}
+		if _, newer := c.index[cp.UID]; !newer && cp.State != schema.CopyTrash {
+			c.index[cp.UID] = whereabout{path.Dir(path.Dir(cp.Folder)), cp.Drive, begun - 1}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,8 +18,8 @@ func TestOneQuestionAMount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
 		release := make(chan struct{})
-		asked := 0
-		hang := func() (int, error) { asked++; <-release; return 7, nil }
+		var asked atomic.Int32
+		hang := func() (int, error) { asked.Add(1); <-release; return 7, nil }
 		look := func() (int, error) {
 			return ask(t.Context(), p, "m", probeTimeout, hang, nil)
 		}
@@ -32,13 +33,13 @@ func TestOneQuestionAMount(t *testing.T) {
 		}
 		wg.Wait()
 		require.Equal(t, probeTimeout, time.Since(start))
-		require.Equal(t, 1, asked)
+		require.Equal(t, int32(1), asked.Load())
 		for range 50 {
 			_, err := look()
 			require.ErrorIs(t, err, ErrNotAnswering)
 		}
 		require.Equal(t, probeTimeout, time.Since(start), "at once, as it is known to hang")
-		require.Equal(t, 1, asked)
+		require.Equal(t, int32(1), asked.Load())
 
 		v, err := ask(t.Context(), p, "other", probeTimeout, func() (int, error) { return 1, nil }, nil)
 		require.NoError(t, err)
@@ -81,6 +82,34 @@ func TestAskerGivesUp(t *testing.T) {
 		boom := errors.New("boom")
 		_, err = ask(t.Context(), p, "m", probeTimeout, func() (int, error) { return 0, boom }, nil)
 		require.ErrorIs(t, err, boom)
+	})
+}
+
+// A walk that hangs is left 3 s after its caller gave up, and is known to hang.
+func TestGraced(t *testing.T) { // D-91
+	synctest.Test(t, func(t *testing.T) {
+		p := newProber()
+		release := make(chan struct{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		patient, stop := graced(ctx, probeTimeout)
+		defer stop()
+		start := time.Now()
+		hang := func() (int, error) { <-release; return 0, nil }
+		_, err := ask(patient, p, "m", time.Hour, hang, nil)
+		require.ErrorIs(t, err, ErrNotAnswering)
+		require.Equal(t, time.Minute+probeTimeout, time.Since(start))
+		_, err = ask(t.Context(), p, "m", time.Hour, hang, nil)
+		require.ErrorIs(t, err, ErrNotAnswering)
+		require.Equal(t, time.Minute+probeTimeout, time.Since(start))
+		close(release)
+		synctest.Wait()
+
+		ctx2, cancel2 := context.WithCancel(t.Context())
+		patient, stop = graced(ctx2, probeTimeout)
+		defer stop()
+		_, err = ask(patient, p, "m", time.Hour, func() (int, error) { cancel2(); return 0, ctx2.Err() }, nil)
+		require.ErrorIs(t, err, context.Canceled, "it stopped by itself")
 	})
 }
 

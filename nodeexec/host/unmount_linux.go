@@ -50,23 +50,29 @@ func (h *Host) Unmount(target string, force, lazy bool) error {
 }
 
 func (h *Host) unmountAll(target string, flags int) error {
+	var failed error
+	last := -1
 	for range maxStacked {
 		top, err := h.mountedAt(target)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if top == nil {
+		case top == nil:
 			h.removePoint(target)
 			return nil
+		case top.ID == last && failed != nil:
+			return failed // it is there, and the kernel says it is not
 		}
-		if err := h.unmountOne(target, flags); err != nil {
-			return err
+		last, failed = top.ID, h.unmountOne(target, flags)
+		if failed != nil && !errors.Is(failed, unix.EINVAL) && !errors.Is(failed, ErrMissing) {
+			return failed
 		}
 	}
 	return fmt.Errorf("more than %d mounts on one another: %w", maxStacked, ErrBusy)
 }
 
-// unmountOne goes by the parent's descriptor: the name below it is not
+// unmountOne fails with EINVAL or ErrMissing when somebody was quicker; the
+// table says what is left. It goes by the parent's descriptor: the name below it is not
 // followed, and a descriptor of the mount itself would keep it busy.
 func (h *Host) unmountOne(target string, flags int) error {
 	parent, err := h.openIn(path.Dir(target))
@@ -79,8 +85,8 @@ func (h *Host) unmountOne(target string, flags int) error {
 	if errors.Is(err, unix.EPERM) && flags&unix.MNT_FORCE != 0 {
 		err = h.sys.umount(p, flags&^unix.MNT_FORCE) // a user namespace may not force
 	}
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-		return nil // somebody was quicker; the table says what is left
+	if errors.Is(err, unix.ENOENT) {
+		return ErrMissing
 	}
 	return err
 }
