@@ -1,11 +1,14 @@
 package statusapi
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -164,4 +167,50 @@ func TestReadiness(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, ask(t, broken, http.MethodGet, "/readyz").Code)
 	require.Equal(t, http.StatusOK, ask(t, broken, http.MethodGet, "/healthz").Code)
 	requireProblem(t, ask(t, broken, http.MethodGet, "/v1/drives"), http.StatusServiceUnavailable, codeUnavailable)
+}
+
+// changing is a Source whose view is a new one each time.
+type changing struct{}
+
+func (changing) View(context.Context) (*View, error) { return cluster(), nil }
+
+// Answers are made from one view each, however many are asked for at once.
+func TestManyAtOnce(t *testing.T) {
+	h := NewHandler(changing{}, nil)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for _, path := range everyPath() {
+				if w := ask(t, h, http.MethodGet, path); w.Code != http.StatusOK {
+					t.Errorf("%s: %d", path, w.Code)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// No path or verb makes the handler do anything but answer in its own forms. // G-10
+func FuzzServe(f *testing.F) {
+	f.Add("GET", "/v1/drives/cache?limit=1&continue=eA")
+	f.Add("DELETE", "/v1/drives/../..%2f%00")
+	f.Add("GET", "/api/v1/orgs/acme/workspaces/research/clusters/lab/api/drives")
+	h := NewHandler(fixed{view: cluster()}, nil)
+	f.Fuzz(func(t *testing.T, method, target string) {
+		u, err := url.ParseRequestURI(target)
+		if err != nil || u.Host != "" {
+			return
+		}
+		r := &http.Request{Method: method, URL: u, Host: "127.0.0.1", Header: http.Header{}}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r.WithContext(t.Context()))
+		switch w.Code {
+		case http.StatusOK, http.StatusNoContent, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusBadRequest, http.StatusConflict:
+		default:
+			t.Fatalf("%s %q: %d", method, target, w.Code)
+		}
+		if w.Code == http.StatusOK && method != http.MethodGet && method != http.MethodHead {
+			t.Fatalf("%s %q was answered", method, target)
+		}
+	})
 }

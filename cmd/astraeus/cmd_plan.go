@@ -113,7 +113,7 @@ func (e *environment) planInput(c *cli.Context, repo *repository) (planner.Input
 			return planner.Input{}, fmt.Errorf("--base and --server both say what is in force: give one")
 		}
 		err = e.inForceAt(c.Context, repo, c.String("base"), &input)
-	case c.IsSet("server") || e.getenv(serverVariable) != "" && !c.IsSet("observed"):
+	case c.IsSet("server") || e.getenv(serverVariable) != "":
 		err = e.inForceOn(c, &input)
 	}
 	if err != nil {

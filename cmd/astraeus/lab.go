@@ -1,9 +1,26 @@
 package main
 
-import "github.com/urfave/cli/v2"
+import (
+	"time"
 
-// labHook runs in a process that the lab re-executed, and does not return there.
-func labHook() {}
+	"github.com/urfave/cli/v2"
+)
 
-// labCommand is the lab's verb, nil while this build has none.
-func labCommand() *cli.Command { return nil }
+func labCommand(env *environment) *cli.Command {
+	return &cli.Command{
+		Name:  "lab",
+		Usage: "run the whole cluster of a repository on this computer, without root",
+		Description: "Starts a controller and one agent for each machine of the repository, in namespaces of their own.\n" +
+			"Prints the plan, progress, and what came of it; follows edits of the files until Ctrl-C.\n" +
+			"With --once it ends when everything is reached: 0; at --timeout: 6.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "repo", Value: ".", Usage: "the `DIR` whose files are desired"},
+			&cli.StringFlag{Name: "dir", Value: ".lab", Usage: "the `DIR` that holds all that the lab makes"},
+			&cli.BoolFlag{Name: "once", Usage: "end when everything is reached"},
+			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "how long --once may take; 0 is for ever"},
+			&cli.StringFlag{Name: "status", Value: "127.0.0.1:0", Usage: "loopback `ADDRESS` of the status API"},
+			&cli.StringFlag{Name: "log-level", Value: "warn", Usage: "`LEVEL` of the controller's log: debug, info, warn, error"},
+		},
+		Action: env.lab,
+	}
+}

@@ -79,10 +79,10 @@ func planHeading(doc planner.PlanDocument) string {
 		name = "Plan for " + Short(doc.Inputs.Commit)
 	}
 	s := doc.Summary
-	if planEmpty(doc) {
-		return name + ": no changes"
-	}
 	text := fmt.Sprintf("%s: %d to create, %d to change, %d to remove; %s", name, s.Create, s.Change, s.Remove, count(s.Steps, "step"))
+	if s.Create+s.Change+s.Remove+s.Steps+s.Holds+s.Drift == 0 {
+		text = name + ": no changes"
+	}
 	if s.Destroy > 0 {
 		text += fmt.Sprintf(" (%d destructive)", s.Destroy)
 	}
@@ -96,10 +96,6 @@ func planHeading(doc planner.PlanDocument) string {
 		text += ", " + count(s.Waits, "wait")
 	}
 	return text
-}
-
-func planEmpty(doc planner.PlanDocument) bool {
-	return len(doc.Changes)+len(doc.Steps)+len(doc.Waits)+len(doc.Holds)+len(doc.Drift)+len(doc.Placements) == 0
 }
 
 // Short is a commit id as people read it.
