@@ -1,15 +1,29 @@
 package planner
 
-import "astraeus.io/astraeus/schema"
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"astraeus.io/astraeus/schema"
+)
 
 // DocumentVersion is the api_version of a plan document.
 const DocumentVersion = "astraeus.io/plan/v1"
+
+// PlannerVersion changes when the same input may give another plan, so that a
+// saved plan of an older planner is stale (X-39).
+const PlannerVersion = "1"
 
 // PlanDocument is a plan as people and programs read it (conventions.md, "Plan
 // document"): sorted, stable, without times in what is digested.
 type PlanDocument struct {
 	APIVersion  string              `json:"api_version"`
-	Complete    bool                `json:"complete"`  // the commit is whole: no diagnostic is an error, nothing is held
+	Complete    bool                `json:"complete"`  // the commit is whole and nothing is held
 	Applyable   bool                `json:"applyable"` // there is something to do and nothing forbids it
 	Inputs      DocumentInputs      `json:"inputs"`
 	Summary     DocumentSummary     `json:"summary"`
@@ -27,8 +41,8 @@ type DocumentInputs struct {
 	Commit   string            `json:"commit"`
 	Schema   string            `json:"schema"`
 	Planner  string            `json:"planner"`
-	Observed map[string]string `json:"observed"` // digest by machine
-	Accepted string            `json:"accepted"` // digest of the accepted objects concerned
+	Observed map[string]string `json:"observed"` // digest by machine, of those that the plan touches
+	Accepted string            `json:"accepted"` // digest of the accepted objects that the plan touches
 }
 
 // DocumentSummary counts.
@@ -60,14 +74,168 @@ type DocumentPlacement struct {
 
 // Document is p as a plan document. in is what p was made from, schemaVersion
 // the version of the CUE schema that loaded the files.
-func Document(p schema.Plan, in Input, schemaVersion string) PlanDocument { return PlanDocument{} }
+func Document(p schema.Plan, in Input, schemaVersion string) PlanDocument {
+	d := PlanDocument{
+		APIVersion: DocumentVersion,
+		Inputs:     DocumentInputs{Commit: p.Commit, Schema: schemaVersion, Planner: PlannerVersion, Observed: map[string]string{}},
+		Changes:    documentChanges(p), Placements: documentPlacements(p),
+		Steps: notNil(p.Steps), Waits: notNil(p.Waits), Holds: notNil(p.Holds), Drift: notNil(p.Drift),
+		Diagnostics: notNil(p.Notes),
+	}
+	if in.Desired != nil {
+		d.Diagnostics = schema.SortDiagnostics(slices.Concat(in.Desired.Diagnostics, p.Notes))
+		d.Diagnostics = notNil(d.Diagnostics)
+	}
+	d.digestInputs(p, in)
+	d.count()
+	d.Complete = len(d.Holds) == 0 && !schema.HasErrors(d.Diagnostics) && (in.Desired == nil || len(in.Desired.NotWhole) == 0)
+	d.Applyable = !in.Rewritten && len(d.Changes)+len(d.Placements)+len(d.Steps) > 0
+	return d
+}
+
+func notNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return slices.Clone(list)
+}
+
+func documentChanges(p schema.Plan) []DocumentChange {
+	list := []DocumentChange{}
+	for _, r := range p.Decisions.Remove {
+		list = append(list, DocumentChange{Object: r.Key, Change: "remove"})
+	}
+	for i := range p.Decisions.Accept {
+		a := &p.Decisions.Accept[i]
+		change := DocumentChange{Object: a.Object.Object.Key, Change: "create", Pos: a.Object.Object.Origin}
+		if a.Previous != nil {
+			change.Change = "change"
+			if a.Previous.Generation == a.Object.Generation && a.Previous.UID == a.Object.UID {
+				continue // the file moved
+			}
+		}
+		list = append(list, change)
+	}
+	slices.SortFunc(list, func(a, b DocumentChange) int { return schema.CompareKeys(a.Object, b.Object) })
+	return list
+}
+
+func documentPlacements(p schema.Plan) []DocumentPlacement {
+	list := []DocumentPlacement{}
+	for _, pl := range p.Decisions.Place {
+		for _, w := range pl.Workers {
+			if w.Outcome == nil {
+				list = append(list, DocumentPlacement{pl.Run, w.Name, w.Machine})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b DocumentPlacement) int {
+		if c := schema.CompareKeys(a.Run, b.Run); c != 0 {
+			return c
+		}
+		return compareStrings(a.Worker, b.Worker)
+	})
+	return list
+}
+
+// digestInputs covers what the plan depends on in the objects and machines it
+// touches, never free bytes, measurements or last use (X-39).
+func (d *PlanDocument) digestInputs(p schema.Plan, in Input) {
+	touched := map[string]bool{}
+	for _, s := range d.Steps {
+		touched[s.Machine] = true
+	}
+	for _, pl := range d.Placements {
+		touched[pl.Machine] = true
+	}
+	for name, r := range newest(in.Observed.Machines) {
+		if touched[name] {
+			d.Inputs.Observed[name] = digestReport(r)
+		}
+	}
+	type version struct {
+		Key        schema.Key
+		UID        string
+		Generation int64
+	}
+	var versions []version
+	for _, c := range d.Changes {
+		if a := in.Accepted.Objects[c.Object]; inForce(a) {
+			versions = append(versions, version{c.Object, a.UID, a.Generation})
+		}
+	}
+	for _, pl := range p.Decisions.Place {
+		if a := in.Accepted.Objects[pl.Run]; inForce(a) {
+			versions = append(versions, version{pl.Run, a.UID, a.Generation})
+		}
+	}
+	slices.SortFunc(versions, func(a, b version) int { return schema.CompareKeys(a.Key, b.Key) })
+	d.Inputs.Accepted = schema.HashJSON(versions)
+}
+
+func digestReport(r *schema.MachineReport) string {
+	c := *r
+	c.Sequence, c.Applied, c.Epoch, c.Incarnation = 0, 0, 0, ""
+	c.Measurements, c.Problems, c.Failures = nil, nil, nil
+	c.Filesystems = slices.Clone(r.Filesystems)
+	for i := range c.Filesystems {
+		fs := &c.Filesystems[i]
+		fs.FreeBytes, fs.UsedBytes, fs.FreeInodes, fs.Recommended = 0, 0, 0, false
+	}
+	c.DataLocations = slices.Clone(r.DataLocations)
+	for i := range c.DataLocations {
+		c.DataLocations[i].FreeBytes, c.DataLocations[i].UsedBytes = 0, 0
+	}
+	c.Copies = slices.Clone(r.Copies)
+	for i := range c.Copies {
+		c.Copies[i].LastUsed, c.Copies[i].Bytes, c.Copies[i].Files = nil, 0, 0
+	}
+	return schema.HashJSON(c)
+}
+
+func (d *PlanDocument) count() {
+	s := DocumentSummary{Place: len(d.Placements), Steps: len(d.Steps), Waits: len(d.Waits), Holds: len(d.Holds), Drift: len(d.Drift)}
+	for _, c := range d.Changes {
+		switch c.Change {
+		case "create":
+			s.Create++
+		case "change":
+			s.Change++
+		default:
+			s.Remove++
+		}
+	}
+	for _, st := range d.Steps {
+		if st.Destructive {
+			s.Destroy++
+		}
+	}
+	d.Summary = s
+}
 
 // Digest identifies the document's content.
 func (d PlanDocument) Digest() string { return schema.HashJSON(d) }
 
 // ParseDocument reads a saved plan document strictly: unknown fields and other
 // versions are errors.
-func ParseDocument(data []byte) (PlanDocument, error) { return PlanDocument{}, nil }
+func ParseDocument(data []byte) (PlanDocument, error) {
+	var d PlanDocument
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&d); err != nil {
+		return PlanDocument{}, fmt.Errorf("plan document: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return PlanDocument{}, errors.New("plan document: something follows the document")
+	}
+	if d.APIVersion != DocumentVersion {
+		return PlanDocument{}, fmt.Errorf("plan document: api_version %q: want %q", d.APIVersion, DocumentVersion)
+	}
+	return d, nil
+}
+
+//go:embed document.schema.json
+var documentSchema []byte
 
 // DocumentSchema is the JSON schema of a plan document.
-func DocumentSchema() []byte { return nil }
+func DocumentSchema() []byte { return slices.Clone(documentSchema) }

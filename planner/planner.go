@@ -12,12 +12,14 @@ type Input struct {
 	// that the pass works by Accepted alone.
 	Desired  *schema.Desired
 	Accepted schema.Accepted
-	Placed   map[schema.Key]schema.Placement
+	// Placed holds the placements by run. When it is nil, the observed state's own
+	// placement records stand in for it (conventions.md, "Observed state file").
+	Placed map[schema.Key]schema.Placement
 	// Observed holds the newest report of each machine, with State set by the leader.
 	Observed schema.Observed
 	Now      time.Time
-	// Seed makes new uids: a uid is a hash of seed and key, so that planning
-	// twice gives the same ones.
+	// Seed makes new uids: a uid is a hash of seed, commit, key and order, so that
+	// planning twice gives the same ones.
 	Seed string
 	// Rewritten says that the commit does not descend from Accepted.Head:
 	// everything of it is held (G-5).
@@ -27,11 +29,13 @@ type Input struct {
 // Plan decides what is let through, places what waits, and says what each
 // machine must hold and do.
 func Plan(in Input) schema.Plan {
-	return schema.Plan{Targets: map[string]*schema.Assignment{}, Blobs: map[string][]byte{}}
-}
-
-// Apply is what the store holds after decisions were written. The result shares
-// nothing mutable with the arguments.
-func Apply(acc schema.Accepted, placed map[schema.Key]schema.Placement, d schema.Decisions) (schema.Accepted, map[schema.Key]schema.Placement) {
-	return acc, placed
+	p := newPass(in)
+	p.accept()
+	p.settleRuns()
+	p.placeRuns()
+	p.removeDrives()
+	p.buildTargets()
+	p.buildSteps()
+	p.explainWaits()
+	return p.finish()
 }

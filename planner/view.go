@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"time"
 
 	"astraeus.io/astraeus/schema"
@@ -14,8 +15,8 @@ const (
 	ClaimPending   ClaimState = "Pending"   // the source does not export it yet
 	ClaimExported  ClaimState = "Exported"  // exported, not mounted yet
 	ClaimBound     ClaimState = "Bound"     // mounted as wanted
-	ClaimReleasing ClaimState = "Releasing" // no user left, still mounted or exported
-	ClaimReleased  ClaimState = "Released"  // gone on both sides
+	ClaimReleasing ClaimState = "Releasing" // no user left, still mounted
+	ClaimReleased  ClaimState = "Released"  // unmounted; the source stops exporting
 	ClaimFailed    ClaimState = "Failed"    // the last attempt failed; it is retried
 )
 
@@ -33,16 +34,6 @@ type Claim struct {
 	Message   string           `json:"message,omitempty"`
 	Users     []string         `json:"users,omitempty"` // names of the workers that need it
 }
-
-// View answers questions about one state for the status API. It is made once
-// a state and only read afterwards.
-type View struct{}
-
-// NewView looks at the state in, of which p is the plan.
-func NewView(in Input, p schema.Plan) *View { return &View{} }
-
-// Claims lists every claim that is needed or still there, by drive, source and client.
-func (v *View) Claims() []Claim { return nil }
 
 // DriveView is a drive as the status API shows it (D-90).
 type DriveView struct {
@@ -91,9 +82,6 @@ type UserView struct {
 	State   string      `json:"state"`
 }
 
-// Drive is the view of an accepted drive; ok is false when there is none.
-func (v *View) Drive(key schema.Key) (d DriveView, ok bool) { return DriveView{}, false }
-
 // RunPhase sums a run up.
 type RunPhase string
 
@@ -136,8 +124,46 @@ type WorkerView struct {
 	Summary string             `json:"summary,omitempty"`
 }
 
-// Run is the view of an accepted or still placed run; ok is false when there is none.
-func (v *View) Run(key schema.Key) (r RunView, ok bool) { return RunView{}, false }
+// View answers questions about one state for the status API. It is made once
+// a state and only read afterwards, from any number of goroutines.
+type View struct {
+	accepted map[schema.Key]*schema.AcceptedObject
+	placed   map[schema.Key]schema.Placement
+	pass     *pass // reports, indexed
+	waits    map[waitID]schema.Wait
+	claims   []Claim
+	byDrive  map[string][]Claim
+	users    map[string][]UserView
+}
+
+type waitID struct {
+	run    schema.Key
+	worker string
+}
+
+// NewView looks at the state in, of which p is the plan.
+func NewView(in Input, p schema.Plan) *View {
+	v := &View{waits: map[waitID]schema.Wait{}, byDrive: map[string][]Claim{}, users: map[string][]UserView{}}
+	acc, placed := Apply(in.Accepted, in.Placed, p.Decisions)
+	v.accepted, v.placed = acc.Objects, placed
+	v.pass = newPass(Input{Accepted: acc, Placed: placed, Observed: in.Observed, Now: in.Now})
+	v.pass.buildMachines()
+	v.pass.address = map[string]string{}
+	for _, m := range v.pass.order {
+		for _, a := range m.ownAddresses() {
+			v.pass.address[a] = m.name
+		}
+	}
+	for _, w := range p.Waits {
+		v.waits[waitID{w.Run, w.Worker}] = w
+	}
+	v.collectClaims(p)
+	v.collectUsers(p)
+	return v
+}
+
+// Claims lists every claim that is needed or still there, by drive, source and client.
+func (v *View) Claims() []Claim { return slices.Clone(v.claims) }
 
 // Claims lists every claim of a state (D-80).
 func Claims(in Input) []Claim { return NewView(in, Plan(in)).Claims() }

@@ -1,0 +1,224 @@
+package planner
+
+import (
+	"slices"
+
+	"astraeus.io/astraeus/schema"
+)
+
+// gate is what acceptance decides. A change is let through or held; a hold
+// leaves the accepted object in force, also for what depends on it (G-9).
+type gate struct {
+	want    map[schema.Key]*schema.Object // declared and expanded objects
+	kinds   map[schema.Kind][]*schema.Object
+	changed map[schema.Key]bool // let through in this pass
+	held    map[schema.Key]*schema.Refusal
+	removed map[schema.Key]bool // taken out of force in this pass
+	uids    map[schema.Key]bool // need a new uid: new objects
+	names   *nameTable
+	forced  map[schema.Key]schema.Key // targets of deletions on purpose, by target
+	force   map[schema.Key]bool       // of those, the drives that go though they are used
+	spared  map[spareKey]int          // allowances of Deletion {allow}
+	volumes map[string][]schema.Key   // declared volumes by written id
+	leaving map[schema.Key]bool       // drives that are placed no longer
+	moved   map[schema.Key]schema.Key // volumes renamed with their id: new key by old one (V-2)
+}
+
+type spareKey struct {
+	scope string // a namespace, or an org
+	kind  schema.Kind
+}
+
+func newGate() *gate {
+	return &gate{want: map[schema.Key]*schema.Object{}, kinds: map[schema.Kind][]*schema.Object{}, changed: map[schema.Key]bool{}, held: map[schema.Key]*schema.Refusal{},
+		removed: map[schema.Key]bool{}, uids: map[schema.Key]bool{}, forced: map[schema.Key]schema.Key{},
+		spared: map[spareKey]int{}, volumes: map[string][]schema.Key{}, moved: map[schema.Key]schema.Key{},
+		leaving: map[schema.Key]bool{}, force: map[schema.Key]bool{}}
+}
+
+// accept judges what the commit declares against what is in force, the outer
+// kinds first, and builds the indexes that the later stages read.
+func (p *pass) accept() {
+	if p.in.Desired == nil {
+		p.keepHolds()
+		p.buildMachines()
+		p.buildGrants()
+		p.buildDrives()
+		p.buildVolumes()
+		p.indexDrives()
+		return
+	}
+	for _, o := range p.in.Desired.Objects {
+		p.gate.add(o)
+	}
+	p.considerKind(schema.KindCluster, schema.KindOrg)
+	p.cluster = nil
+	p.considerKind(schema.KindMachine)
+	p.buildMachines()
+	p.considerKind(schema.KindWorkspace, schema.KindHostPathGrant)
+	p.considerKind(schema.KindDeletion)
+	p.readDeletions()
+	p.removeKinds(schema.KindHostPathGrant)
+	p.buildGrants()
+	p.considerKind(schema.KindModel)
+	p.expandModels()
+	p.considerKind(schema.KindDrive)
+	p.indexVolumeIDs()
+	p.considerKind(schema.KindVolume)
+	p.buildDrives()
+	p.buildVolumes()
+	p.gate.names = p.nameTable()
+	p.considerKind(schema.KindReplicaGroup)
+	p.removeKinds(schema.KindReplicaGroup)
+	p.expandReplicaGroups()
+	p.considerKind(schema.KindRun, schema.KindEndpoint)
+	p.removeKinds(schema.KindEndpoint, schema.KindRun, schema.KindVolume, schema.KindDeletion)
+	p.seal()
+	p.buildDrives()
+	p.buildVolumes()
+	p.indexDrives()
+	p.noteStored()
+}
+
+func (g *gate) add(o *schema.Object) {
+	g.want[o.Key] = o
+	g.kinds[o.Key.Kind] = append(g.kinds[o.Key.Kind], o)
+}
+
+// considerKind judges every wanted object of the kinds.
+func (p *pass) considerKind(kinds ...schema.Kind) {
+	for _, kind := range kinds {
+		list := p.gate.kinds[kind]
+		slices.SortFunc(list, func(a, b *schema.Object) int { return schema.CompareKeys(a.Key, b.Key) })
+		for _, o := range list {
+			p.consider(o)
+		}
+	}
+}
+
+// consider lets one object through, holds it, or finds that nothing changed.
+func (p *pass) consider(o *schema.Object) {
+	prev := p.objects[o.Key]
+	if prev != nil && sameObject(prev.Object, o) {
+		if prev.Object.Origin != o.Origin {
+			p.let(o, prev)
+		}
+		return
+	}
+	if p.in.Rewritten {
+		p.holdBack(o, holdOf(o, "", schema.CodeHistoryRewritten, rewrittenHistory))
+		return
+	}
+	through, hold := p.judge(o, prev)
+	if hold != nil {
+		p.holdBack(o, hold)
+	}
+	if through != nil && (prev == nil || !sameObject(prev.Object, through)) {
+		p.let(through, prev)
+	}
+}
+
+func sameObject(a, b *schema.Object) bool {
+	return a == b || a.Hash == b.Hash && a.Org == b.Org && a.Workspace == b.Workspace && a.ManagedBy == b.ManagedBy
+}
+
+// judge answers what of an object may come in force now (nil: nothing), and
+// what holds the rest back.
+func (p *pass) judge(o *schema.Object, prev *schema.AcceptedObject) (*schema.Object, *schema.Hold) {
+	if o.Key.Kind.InWorkspace() {
+		if hold := p.judgePlace(o); hold != nil {
+			return nil, hold
+		}
+	}
+	var hold *schema.Hold
+	switch spec := o.Spec.(type) {
+	case *schema.MachineSpec:
+		return p.judgeMachine(o, spec, prev)
+	case *schema.WorkspaceSpec:
+		hold = p.judgeWorkspace(o, spec)
+	case *schema.HostPathGrantSpec:
+		hold = p.judgeGrant(o, spec, prev)
+	case *schema.DriveSpec:
+		hold = p.judgeDrive(o, spec, prev)
+	case *schema.VolumeSpec:
+		hold = p.judgeVolume(o, spec, prev)
+	case *schema.ModelSpec:
+		hold = p.judgeModel(o, prev)
+	case *schema.RunSpec:
+		hold = p.judgeRun(o, spec, prev)
+	case *schema.ReplicaGroupSpec:
+		hold = p.judgeReplicaGroup(o, spec, prev)
+	case *schema.EndpointSpec:
+		hold = p.judgeNames(o)
+	case *schema.DeletionSpec:
+		hold = p.judgeDeletion(o, spec, prev)
+	}
+	if hold != nil {
+		return nil, hold
+	}
+	return o, nil
+}
+
+// let brings an object in force. Generation grows only if the spec or metadata
+// differ.
+func (p *pass) let(o *schema.Object, prev *schema.AcceptedObject) {
+	next := &schema.AcceptedObject{Generation: 1, Commit: p.in.Desired.Commit, Object: o}
+	if prev != nil {
+		copied := *prev
+		next = &copied
+		next.Object, next.Commit = o, p.in.Desired.Commit
+		if prev.Object.Hash != o.Hash {
+			next.Generation++
+		}
+	} else {
+		p.gate.uids[o.Key] = true
+	}
+	if spec, ok := o.Spec.(*schema.DriveSpec); ok {
+		next.FillGeneration = fillGeneration(spec, next, prev)
+	}
+	p.put(o.Key, next)
+	p.gate.changed[o.Key] = true
+}
+
+// fillGeneration is the generation in which the fill last changed (D-42).
+func fillGeneration(spec *schema.DriveSpec, next, prev *schema.AcceptedObject) int64 {
+	switch {
+	case spec.Fill == nil:
+		return 0
+	case prev != nil && prev.FillGeneration > 0 && sameFill(prev.Object.Spec.(*schema.DriveSpec).Fill, spec.Fill):
+		return prev.FillGeneration
+	}
+	return next.Generation
+}
+
+// holdBack keeps an object's newest candidate beside what is in force.
+func (p *pass) holdBack(o *schema.Object, hold *schema.Hold) {
+	p.gate.held[o.Key] = &schema.Refusal{Commit: p.in.Desired.Commit, Candidate: o, Hold: *hold}
+}
+
+// holdRemoval keeps an object that is no longer declared.
+func (p *pass) holdRemoval(key schema.Key, code schema.Code, message string, pos schema.Pos) {
+	p.gate.held[key] = &schema.Refusal{Commit: p.in.Desired.Commit,
+		Hold: schema.Hold{Object: key, Code: code, Status: code.Status(), Message: message, Pos: pos}}
+}
+
+// holdOf is a hold at a field of an object.
+func holdOf(o *schema.Object, field string, code schema.Code, message string) *schema.Hold {
+	return &schema.Hold{Object: o.Key, Code: code, Status: code.Status(), Message: message, Field: field, Pos: o.At(field)}
+}
+
+// keepHolds repeats what the store holds back, when nothing new is declared.
+func (p *pass) keepHolds() {
+	for _, key := range sortedKeys(p.in.Accepted.Objects) {
+		if a := p.in.Accepted.Objects[key]; a != nil && a.Refused != nil {
+			p.out.Holds = append(p.out.Holds, a.Refused.Hold)
+		}
+	}
+}
+
+// declaredInvalid: a file declares the key and cannot be used. It is still
+// declared, so never a deletion.
+func (p *pass) declaredInvalid(key schema.Key) bool {
+	_, invalid := p.in.Desired.Invalid[key]
+	return invalid
+}

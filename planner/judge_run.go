@@ -1,0 +1,294 @@
+package planner
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"astraeus.io/astraeus/schema"
+)
+
+// judgeRun checks a run against the other objects when it is new or the field
+// concerned changes; what turns wrong later is a wait.
+func (p *pass) judgeRun(o *schema.Object, spec *schema.RunSpec, prev *schema.AcceptedObject) *schema.Hold {
+	if hold := p.judgeNames(o); hold != nil {
+		return hold
+	}
+	if o.ManagedBy != (schema.Key{}) {
+		return nil // judged with its owner
+	}
+	var old *schema.RunSpec
+	if prev != nil {
+		old = prev.Object.Spec.(*schema.RunSpec)
+	}
+	p.noteCheckpoint(o, spec)
+	for _, path := range []struct{ field, path, old string }{
+		{"spec.dataset_path", spec.DatasetPath, specPath(old, true)},
+		{"spec.checkpoint_path", spec.CheckpointPath, specPath(old, false)},
+	} {
+		if path.path != "" && path.path != path.old {
+			if hold := p.judgeHostPath(o, path.field, path.path); hold != nil {
+				return hold
+			}
+		}
+	}
+	return p.judgeTemplates(o, placesOf(spec), placesOf(old))
+}
+
+// specPath is an old spec's dataset or checkpoint path.
+func specPath(old *schema.RunSpec, dataset bool) string {
+	switch {
+	case old == nil:
+		return ""
+	case dataset:
+		return old.DatasetPath
+	}
+	return old.CheckpointPath
+}
+
+// judgeReplicaGroup judges the names and the template of all members at once.
+func (p *pass) judgeReplicaGroup(o *schema.Object, spec *schema.ReplicaGroupSpec, prev *schema.AcceptedObject) *schema.Hold {
+	if hold := p.judgeNames(o); hold != nil {
+		return hold
+	}
+	var old []templatePlace
+	if prev != nil {
+		old = groupPlaces(prev.Object.Spec.(*schema.ReplicaGroupSpec))
+	}
+	return p.judgeTemplates(o, groupPlaces(spec), old)
+}
+
+// templatePlace is a template with its field path.
+type templatePlace struct {
+	group, field string
+	task         *schema.TaskTemplate
+}
+
+func placesOf(spec *schema.RunSpec) []templatePlace {
+	if spec == nil {
+		return nil
+	}
+	if len(spec.WorkerGroups) == 0 && spec.TaskTemplate != nil {
+		return []templatePlace{{"", "spec.task_template", spec.TaskTemplate}}
+	}
+	var list []templatePlace
+	for i := range spec.WorkerGroups {
+		g := &spec.WorkerGroups[i]
+		list = append(list, templatePlace{g.Name, indexed("spec.worker_groups", i, ".task_template"), &g.TaskTemplate})
+	}
+	return list
+}
+
+func groupPlaces(spec *schema.ReplicaGroupSpec) []templatePlace {
+	return []templatePlace{{"", "spec.task_template", &spec.TaskTemplate}}
+}
+
+func (p *pass) judgeTemplates(o *schema.Object, list, old []templatePlace) *schema.Hold {
+	for _, place := range list {
+		var was schema.TaskTemplate
+		if i := slices.IndexFunc(old, func(t templatePlace) bool { return t.group == place.group }); i >= 0 {
+			was = *old[i].task
+		}
+		refsChanged := !reflect.DeepEqual(was.DatavolumeRefs, place.task.DatavolumeRefs)
+		volumesChanged := !reflect.DeepEqual(was.Volumes, place.task.Volumes) ||
+			max(1, was.RequestedResources.Machines) != max(1, place.task.RequestedResources.Machines)
+		p.noteMissingDrives(o, place)
+		if refsChanged {
+			if hold := p.judgeRefs(o, place); hold != nil {
+				return hold
+			}
+		}
+		if volumesChanged {
+			if hold := p.judgeVolumes(o, place); hold != nil {
+				return hold
+			}
+		}
+		if refsChanged || volumesChanged {
+			if hold := p.judgeMountPaths(o, place); hold != nil {
+				return hold
+			}
+		}
+	}
+	return nil
+}
+
+// noteMissingDrives: a missing drive is a warning, and a wait in the plan (D-57).
+func (p *pass) noteMissingDrives(o *schema.Object, place templatePlace) {
+	for i, ref := range place.task.DatavolumeRefs {
+		if p.driveOf(o, ref.Name) == nil {
+			field := indexed(place.field+".datavolume_refs", i, ".name")
+			p.note(schema.Diagnostic{Pos: o.At(field), Object: o.Key, Field: field, Message: driveMissing(ref.Name)})
+		}
+	}
+}
+
+func (p *pass) driveOf(o *schema.Object, name string) *schema.DriveSpec {
+	key := schema.Key{Kind: schema.KindDrive, Namespace: o.Key.Namespace, Name: name}
+	if spec := specOf[schema.DriveSpec](p, key); spec != nil {
+		return spec
+	}
+	return nil
+}
+
+// judgeRefs: D-40, as far as the drives are known.
+func (p *pass) judgeRefs(o *schema.Object, place templatePlace) *schema.Hold {
+	for i, ref := range place.task.DatavolumeRefs {
+		spec := p.driveOf(o, ref.Name)
+		if spec == nil {
+			continue
+		}
+		field := indexed(place.field+".datavolume_refs", i, "")
+		if ref.SourceIndex < 0 || ref.SourceIndex >= len(spec.Sources) {
+			return holdOf(o, field+".source_index", schema.CodeInvalid, sourceOutOfRange(ref.Name, ref.SourceIndex, len(spec.Sources)))
+		}
+		if target := mountTarget(spec, &ref); !strings.HasPrefix(target, "/") {
+			reason := schema.Reason{Code: schema.ReasonNoMountPath, Args: schema.ReasonArgs{Drive: ref.Name}}
+			return holdOf(o, field+".mount_path", schema.CodeInvalid, reason.Message())
+		}
+	}
+	return nil
+}
+
+func mountTarget(spec *schema.DriveSpec, ref *schema.DatavolumeRef) string {
+	if ref.MountPath != "" {
+		return ref.MountPath
+	}
+	return spec.Sources[ref.SourceIndex].MountPath
+}
+
+// judgeMountPaths: every mount of a template has a path of its own (D-40, V-4).
+func (p *pass) judgeMountPaths(o *schema.Object, place templatePlace) *schema.Hold {
+	seen := map[string]bool{}
+	for i, ref := range place.task.DatavolumeRefs {
+		spec := p.driveOf(o, ref.Name)
+		if spec == nil && ref.MountPath == "" || spec != nil && (ref.SourceIndex < 0 || ref.SourceIndex >= len(spec.Sources)) {
+			continue
+		}
+		target := ref.MountPath
+		if spec != nil {
+			target = mountTarget(spec, &ref)
+		}
+		if target = schema.CleanPath(target); seen[target] {
+			return holdOf(o, indexed(place.field+".datavolume_refs", i, ".mount_path"), schema.CodeInvalid, mountPathTwice(target))
+		}
+		seen[target] = true
+	}
+	for i, v := range place.task.Volumes {
+		target := schema.CleanPath(v.ContainerPath)
+		if seen[target] {
+			return holdOf(o, indexed(place.field+".volumes", i, ".container_path"), schema.CodeInvalid, mountPathTwice(target))
+		}
+		seen[target] = true
+	}
+	return nil
+}
+
+// judgeVolumes: V-4..V-7 for a template's volumes.
+func (p *pass) judgeVolumes(o *schema.Object, place templatePlace) *schema.Hold {
+	var pins []pin
+	for i := range place.task.Volumes {
+		m := &place.task.Volumes[i]
+		field := indexed(place.field+".volumes", i, "")
+		if m.VolumeID == "" && m.Name == "" {
+			if hold := p.judgeHostPath(o, field+".host_path", m.HostPath); hold != nil {
+				return hold
+			}
+			continue
+		}
+		v := p.findVolume(o.Key.Namespace, m)
+		if v == nil || !p.mayUse(o, v) {
+			return holdOf(o, field, schema.CodeNotFound, volumeNotFound)
+		}
+		name := v.object.Object.Key.Name
+		if m.HostPath != "" && schema.CleanPath(m.HostPath) != v.spec.HostPath {
+			return holdOf(o, field+".host_path", schema.CodeInvalid, hostPathDisagrees(name, v.spec.HostPath))
+		}
+		if v.spec.Shared {
+			continue
+		}
+		at := pin{name, v.spec.NodeID}
+		if machine := p.machines[at.machine]; machine == nil || machine.org != o.Org {
+			return holdOf(o, field, schema.CodeVolumeConflict, volumeUnbound(at))
+		}
+		if len(pins) > 0 && pins[0].machine != at.machine {
+			return holdOf(o, field, schema.CodeVolumeConflict, volumesApart(pins[0], at))
+		}
+		pins = append(pins, at)
+		if place.task.RequestedResources.Machines > 1 {
+			return holdOf(o, field, schema.CodeInvalid, localVolumeGang)
+		}
+	}
+	return nil
+}
+
+// judgeHostPath: V-4, X-16 and Cluster.spec.volumes_need_grants for a path that a
+// template or volume names.
+func (p *pass) judgeHostPath(o *schema.Object, field, path string) *schema.Hold {
+	where := scope{o.Org, o.Workspace}
+	if problem := p.hostPathProblem(where, path); problem != "" {
+		return holdOf(o, field, schema.CodeInvalid, problem)
+	}
+	if text := p.overlap(o.Org, hostPath{path: path}); text != "" {
+		return holdOf(o, field, schema.CodeHostAccessForbidden, text)
+	}
+	if p.clusterSpec().VolumesNeedGrant && p.grantFor(where, path).path == "" {
+		return holdOf(o, field, schema.CodeHostAccessForbidden, pathNeedsGrant(path))
+	}
+	return nil
+}
+
+// mayUse reports whether the run's owner may use a volume: a member only its
+// own (V-6). Without members in use everyone of the workspace may.
+func (p *pass) mayUse(o *schema.Object, v *volume) bool {
+	ws := specOf[schema.WorkspaceSpec](p, schema.Key{Kind: schema.KindWorkspace, Namespace: o.Org, Name: o.Workspace})
+	if ws == nil || len(ws.Members) == 0 || v.object.Object.Metadata.Owner == o.Metadata.Owner {
+		return true
+	}
+	i := slices.IndexFunc(ws.Members, func(m schema.Member) bool { return m.User == o.Metadata.Owner })
+	return i >= 0 && (ws.Members[i].Role == schema.RoleEditor || ws.Members[i].Role == schema.RoleAdmin)
+}
+
+// noteCheckpoint: V-11.
+func (p *pass) noteCheckpoint(o *schema.Object, spec *schema.RunSpec) {
+	if spec.CheckpointPath == "" || len(slotsOf("", spec)) < 2 {
+		return
+	}
+	for _, place := range placesOf(spec) {
+		if !p.sharedAt(o, place.task, spec.CheckpointPath) {
+			p.note(schema.Diagnostic{Pos: o.At("spec.checkpoint_path"), Object: o.Key, Field: "spec.checkpoint_path", Message: checkpointNotThere})
+			return
+		}
+	}
+}
+
+func (p *pass) sharedAt(o *schema.Object, task *schema.TaskTemplate, path string) bool {
+	for i := range task.DatavolumeRefs {
+		ref := &task.DatavolumeRefs[i]
+		spec := p.driveOf(o, ref.Name)
+		if spec == nil || ref.SourceIndex < 0 || ref.SourceIndex >= len(spec.Sources) {
+			continue
+		}
+		scope := spec.Sources[ref.SourceIndex].NodeScope
+		if (scope == schema.ScopeShared || scope == schema.ScopeOneMachine) && schema.Covers(mountTarget(spec, ref), path) {
+			return true
+		}
+	}
+	for i := range task.Volumes {
+		if v := p.findVolume(o.Key.Namespace, &task.Volumes[i]); v != nil && v.spec.Shared && schema.Covers(task.Volumes[i].ContainerPath, path) {
+			return true
+		}
+	}
+	for _, v := range p.shelfOf(o.Key.Namespace).byName {
+		if v.spec.Shared && schema.Covers(v.spec.HostPath, path) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *pass) shelfOf(namespace string) *shelf {
+	if s := p.volumes[namespace]; s != nil {
+		return s
+	}
+	return &shelf{}
+}

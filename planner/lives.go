@@ -1,0 +1,266 @@
+package planner
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"astraeus.io/astraeus/schema"
+)
+
+// run is an accepted run, a placed one, or both.
+type run struct {
+	key    schema.Key
+	object *schema.AcceptedObject // nil: not in force any more
+	spec   *schema.RunSpec        // the accepted one
+	where  scope
+
+	placed   *schema.Placement // working copy; nil when it has no place
+	changed  bool              // placed differs from what the store holds
+	stopping bool              // its workers are to go, and hold their resources until they have
+	current  []*template       // of placed.Spec, a group each
+	short    *shortage         // why it, or its newer spec, could not be placed
+	forced   bool              // stopped because a drive it uses was deleted on purpose
+}
+
+// Backoff of restarts.
+const (
+	backoffFirst = 10 * time.Second
+	backoffMost  = 5 * time.Minute
+	backoffReset = 10 * time.Minute
+)
+
+func backoff(failures int) time.Duration {
+	delay := backoffFirst
+	for range failures - 1 {
+		if delay *= 2; delay >= backoffMost {
+			return backoffMost
+		}
+	}
+	return delay
+}
+
+// settleRuns reads what became of the placed workers and counts what they hold.
+func (p *pass) settleRuns() {
+	p.runs = map[schema.Key]*run{}
+	for key, a := range p.objects {
+		if key.Kind == schema.KindRun {
+			p.runs[key] = &run{key: key, object: a, spec: a.Object.Spec.(*schema.RunSpec), where: scope{a.Object.Org, a.Object.Workspace}}
+		}
+	}
+	for key, pl := range p.in.Placed {
+		r := p.runs[key]
+		if r == nil {
+			r = &run{key: key, where: scope{pl.Org, pl.Workspace}}
+			p.runs[key] = r
+		}
+		copied := clonePlacement(pl)
+		r.placed = &copied
+	}
+	p.queue = make([]*run, 0, len(p.runs))
+	for _, r := range p.runs {
+		p.queue = append(p.queue, r)
+	}
+	slices.SortFunc(p.queue, compareRuns)
+	p.buildClasses()
+	p.reserveCopies()
+	for _, r := range p.queue {
+		if r.placed != nil {
+			p.settle(r)
+		}
+	}
+}
+
+// compareRuns is the order of placement: acceptance, then name. What is
+// not in force any more comes first.
+func compareRuns(a, b *run) int {
+	switch {
+	case a.object == nil && b.object != nil:
+		return -1
+	case a.object != nil && b.object == nil:
+		return 1
+	case a.object != nil && a.object.Seq != b.object.Seq:
+		if a.object.Seq < b.object.Seq {
+			return -1
+		}
+		return 1
+	}
+	return schema.CompareKeys(a.key, b.key)
+}
+
+func (p *pass) settle(r *run) {
+	pl := r.placed
+	where := scope{pl.Org, pl.Workspace}
+	r.current = p.templatesOf(r.key, where, pl.Spec)
+	r.stopping = r.object == nil || r.object.UID != pl.RunUID
+	if !r.stopping && pl.Outcome == "" && missesDrive(r.current) {
+		r.stopping, r.forced = true, true // only a Deletion by force takes a drive from live workers
+	}
+	p.recordOutcomes(r)
+	switch {
+	case r.stopping && p.allGone(r):
+		p.unplace(r)
+		return
+	case !r.stopping && pl.Outcome == "":
+		p.judgeLife(r)
+	}
+	if !r.stopping && pl.Outcome != "" {
+		return // an ended run holds nothing
+	}
+	p.eachHeld(r, p.hold)
+}
+
+func (p *pass) unplace(r *run) {
+	p.out.Decisions.Unplace = append(p.out.Decisions.Unplace, r.key)
+	r.placed, r.current, r.stopping, r.changed = nil, nil, false, false
+}
+
+// eachHeld calls f for each placed worker that holds resources.
+func (p *pass) eachHeld(r *run, f func(*machine, *template, *schema.PlacedWorker)) {
+	for i := range r.placed.Workers {
+		w := &r.placed.Workers[i]
+		m, t := p.machines[w.Machine], templateOfGroup(r.current, w.Group)
+		if m != nil && t != nil {
+			f(m, t, w)
+		}
+	}
+}
+
+func templateOfGroup(list []*template, group string) *template {
+	for _, t := range list {
+		if t.group == group {
+			return t
+		}
+	}
+	return nil
+}
+
+func idOfPlaced(pl *schema.Placement, w *schema.PlacedWorker) workerID {
+	return workerID{pl.RunUID, pl.Generation, pl.Attempt, w.Name}
+}
+
+// recordOutcomes writes down how workers ended.
+func (p *pass) recordOutcomes(r *run) {
+	for i := range r.placed.Workers {
+		w := &r.placed.Workers[i]
+		m := p.machines[w.Machine]
+		if w.Outcome != nil || m == nil || m.seen == nil {
+			continue
+		}
+		seen, there := m.seen.workers[idOfPlaced(r.placed, w)]
+		if !there || !seen.State.Ended() {
+			continue
+		}
+		w.Outcome = cloneOutcome(&schema.Outcome{State: seen.State, ExitCode: seen.ExitCode, Reason: seen.Reason, At: seen.Ended})
+		r.changed = true
+	}
+}
+
+// allGone reports whether none of the placed workers can run any more.
+func (p *pass) allGone(r *run) bool {
+	for i := range r.placed.Workers {
+		w := &r.placed.Workers[i]
+		m := p.machines[w.Machine]
+		if w.Outcome != nil || m == nil {
+			continue // a machine that was forgotten runs nothing of ours
+		}
+		if ended, known := m.seen.ended(idOfPlaced(r.placed, w)); !known || !ended || !m.up() {
+			return false
+		}
+	}
+	return true
+}
+
+// judgeLife decides whether the run has ended or starts again.
+func (p *pass) judgeLife(r *run) {
+	var failed, running, succeeded int
+	var last *schema.PlacedWorker
+	for i := range r.placed.Workers {
+		w := &r.placed.Workers[i]
+		switch {
+		case w.Outcome == nil:
+			running++
+		case w.Outcome.State == schema.WorkerFailed:
+			failed++
+			last = w
+		default:
+			succeeded++
+			if last == nil {
+				last = w
+			}
+		}
+	}
+	policy := r.spec.RestartPolicy
+	switch {
+	case failed > 0 && policy == schema.RestartNever:
+		p.end(r, schema.RunFailed)
+	case failed > 0, running == 0 && succeeded > 0 && policy == schema.RestartAlways:
+		if !p.needsReplacing(r) { // a newer spec starts anew instead
+			p.restart(r, last, failed > 0)
+		}
+	case running == 0 && succeeded > 0:
+		p.end(r, schema.RunSucceeded)
+	}
+}
+
+func (p *pass) end(r *run, how schema.RunOutcome) {
+	r.placed.Outcome, r.changed = how, true
+	p.event(r.key, string(how), runEnded(r.key.Name, how))
+}
+
+// restart begins the next attempt of the whole gang in the same places. It
+// starts when all older workers have stopped and the backoff is over.
+func (p *pass) restart(r *run, last *schema.PlacedWorker, failed bool) {
+	pl := r.placed
+	counted := true
+	if m := p.machines[last.Machine]; m != nil && m.seen != nil {
+		w := m.seen.workers[idOfPlaced(pl, last)]
+		if !w.Started.IsZero() && w.Ended.Sub(w.Started) >= backoffReset {
+			pl.Failures = 0
+		}
+		// Nobody knows an exit code after a reboot: that is no failure of the run.
+		counted = !failed || last.Outcome.ExitCode != nil || last.Outcome.Reason != reasonReboot
+	}
+	pl.NotBefore = time.Time{}
+	if counted {
+		pl.Failures++
+		pl.NotBefore = p.now.Add(backoff(pl.Failures))
+	}
+	p.event(r.key, "Restarted", runRestarts(r.key.Name, last, pl.Attempt+1))
+	pl.Attempt++
+	for i := range pl.Workers {
+		pl.Workers[i].Outcome = nil
+		pl.Workers[i].Since = p.now
+	}
+	r.changed = true
+}
+
+// needsReplacing reports whether the accepted spec asks for other workers than
+// those that were placed: template, groups and network mode do, labels, restart
+// policy and endpoints do not.
+func (p *pass) needsReplacing(r *run) bool {
+	if r.object == nil || r.placed == nil || r.placed.Generation == r.object.Generation {
+		return false
+	}
+	return !sameWorkers(r.placed.Spec, r.spec)
+}
+
+func sameWorkers(a, b *schema.RunSpec) bool {
+	return a == b || reflect.DeepEqual(workersOf(a), workersOf(b))
+}
+
+// workersOf is the part of a spec by which its workers run.
+func workersOf(s *schema.RunSpec) schema.RunSpec {
+	part := schema.RunSpec{TaskTemplate: s.TaskTemplate, WorkerGroups: s.WorkerGroups, LeaderGroup: s.LeaderGroup,
+		CheckpointPath: s.CheckpointPath, DatasetPath: s.DatasetPath}
+	if s.Network != nil {
+		part.Network = &schema.Network{Mode: s.Network.Mode}
+	}
+	return part
+}
+
+func missesDrive(list []*template) bool {
+	return slices.ContainsFunc(list, func(t *template) bool {
+		return slices.ContainsFunc(t.problem, func(r schema.Reason) bool { return r.Code == schema.ReasonNoDrive })
+	})
+}

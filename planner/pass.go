@@ -1,0 +1,146 @@
+package planner
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"astraeus.io/astraeus/schema"
+)
+
+// pass is the working state of one call of Plan. Its parts are filled stage by
+// stage; nothing of the input is written to.
+type pass struct {
+	in      Input
+	now     time.Time
+	cluster *schema.ClusterSpec
+
+	// objects are in force; acceptance changes them copy by copy. kinds are their keys.
+	objects map[schema.Key]*schema.AcceptedObject
+	kinds   map[schema.Kind]map[schema.Key]bool
+	gate    *gate // what acceptance decides
+
+	machines map[string]*machine
+	order    []*machine              // by name
+	orgs     map[string]*fleet       // machines by org
+	holders  map[string][]*machine   // machines with a copy, by drive uid
+	scratch  map[sourceID][]*machine // machines with an assigned path, by source
+	planned  map[string][]*machine   // machines that are to make a copy, by drive uid
+
+	grants   map[scope][]grantedPath
+	drives   map[schema.Key]*drive
+	driveUID map[string]*drive
+	volumes  map[string]*shelf // by namespace
+	tombs    map[string]*schema.Tombstone
+
+	runs      map[schema.Key]*run
+	queue     []*run // by acceptance, then name
+	templates map[templateKey]*template
+
+	budget *budget
+	before map[string]map[workerID]liveUse // live users before this pass, by drive uid
+
+	holdersNS map[string][]*schema.AcceptedObject // accepted workspaces by namespace
+
+	attempts map[attemptKey]int // newest attempt that a machine reports
+	address  map[string]string  // machines by each of their addresses
+	claims   map[claimKey]*claim
+	work     *workshop // targets and steps
+
+	out schema.Plan
+}
+
+// scope is a workspace of an org.
+type scope struct{ org, workspace string }
+
+func newPass(in Input) *pass {
+	p := &pass{
+		in: in, now: in.Now, objects: make(map[schema.Key]*schema.AcceptedObject, len(in.Accepted.Objects)),
+		kinds: map[schema.Kind]map[schema.Key]bool{}, templates: map[templateKey]*template{}, tombs: maps.Clone(in.Accepted.Tombstones),
+		out: schema.Plan{Targets: map[string]*schema.Assignment{}, Blobs: map[string][]byte{}},
+	}
+	if p.tombs == nil {
+		p.tombs = map[string]*schema.Tombstone{}
+	}
+	for key, a := range in.Accepted.Objects {
+		if inForce(a) {
+			p.put(key, a)
+		}
+	}
+	if p.in.Placed == nil {
+		p.in.Placed = placementsOf(in.Accepted, in.Observed.Placements)
+	}
+	p.gate = newGate()
+	p.out.Commit = in.Accepted.Head
+	if in.Desired != nil {
+		p.out.Commit = in.Desired.Commit
+	}
+	return p
+}
+
+func (p *pass) put(key schema.Key, a *schema.AcceptedObject) {
+	if p.kinds[key.Kind] == nil {
+		p.kinds[key.Kind] = map[schema.Key]bool{}
+	}
+	p.objects[key], p.kinds[key.Kind][key] = a, true
+}
+
+func (p *pass) drop(key schema.Key) {
+	delete(p.objects, key)
+	delete(p.kinds[key.Kind], key)
+}
+
+// inForce reports whether an entry of the store is an object in force, and not
+// only the refusal of one that never was.
+func inForce(a *schema.AcceptedObject) bool { return a != nil && a.UID != "" && a.Object != nil }
+
+// clusterSpec is the cluster's accepted settings with defaults.
+func (p *pass) clusterSpec() *schema.ClusterSpec {
+	if p.cluster != nil {
+		return p.cluster
+	}
+	spec := &schema.ClusterSpec{}
+	for _, key := range p.keysOf(schema.KindCluster) {
+		spec = p.objects[key].Object.Spec.(*schema.ClusterSpec)
+		break
+	}
+	copied := *spec
+	copied.Normalize()
+	p.cluster = &copied
+	return p.cluster
+}
+
+// keysOf lists the keys in force of a kind, sorted.
+func (p *pass) keysOf(kind schema.Kind) []schema.Key { return sortedKeys(p.kinds[kind]) }
+
+// specOf is the spec in force of a key, nil when it is not in force.
+func specOf[T any](p *pass, key schema.Key) *T {
+	if a := p.objects[key]; a != nil {
+		spec, _ := any(a.Object.Spec).(*T)
+		return spec
+	}
+	return nil
+}
+
+func (p *pass) note(d schema.Diagnostic) {
+	d.Severity, d.Code, d.Status = schema.SeverityWarning, schema.CodeWarning, schema.CodeWarning.Status()
+	p.out.Notes = append(p.out.Notes, d)
+}
+
+func (p *pass) event(key schema.Key, kind, message string) {
+	p.out.Decisions.Events = append(p.out.Decisions.Events,
+		schema.Event{At: p.now, Object: key, Type: kind, Message: message, Commit: p.out.Commit})
+}
+
+// finish sorts what has no order of its own yet.
+func (p *pass) finish() schema.Plan {
+	p.out.Notes = schema.SortDiagnostics(p.out.Notes)
+	return p.out
+}
+
+// sortedKeys is the keys of a map of objects in the order of CompareKeys.
+func sortedKeys[T any](m map[schema.Key]T) []schema.Key {
+	return slices.SortedFunc(maps.Keys(m), schema.CompareKeys)
+}
+
+func sortedStrings[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,201 @@
+package planner
+
+import (
+	"slices"
+
+	"astraeus.io/astraeus/schema"
+)
+
+// removeKinds judges the objects of the kinds that are no longer declared.
+func (p *pass) removeKinds(kinds ...schema.Kind) {
+	for _, kind := range kinds {
+		for _, key := range p.leavingOf(kind) {
+			if p.mayLeave(key) {
+				p.remove(key)
+			}
+		}
+	}
+}
+
+// leavingOf lists what is in force and no longer declared: not by a file that
+// could not be used either.
+func (p *pass) leavingOf(kind schema.Kind) []schema.Key {
+	var list []schema.Key
+	for key := range p.kinds[kind] {
+		if p.gate.want[key] == nil && !p.declaredInvalid(key) {
+			list = append(list, key)
+		}
+	}
+	slices.SortFunc(list, schema.CompareKeys)
+	return list
+}
+
+// mayLeave judges one removal by what holds for every kind; a removal that is
+// not let through is held.
+func (p *pass) mayLeave(key schema.Key) bool {
+	a := p.objects[key]
+	if a.Object.ManagedBy != (schema.Key{}) {
+		return true // goes with its owner, or because the owner has fewer now
+	}
+	if _, moved := p.gate.moved[key]; moved {
+		return true
+	}
+	if p.in.Rewritten {
+		p.holdRemoval(key, schema.CodeHistoryRewritten, rewrittenHistory, a.Object.Origin)
+		return false
+	}
+	if pos, whole := p.in.Desired.Whole(a.Object.Org, a.Object.Workspace); !whole {
+		p.holdRemoval(key, schema.CodeWorkspaceNotWhole, notWhole(pos), pos)
+		return false
+	}
+	if text := p.overBudget(key); text != "" {
+		p.holdRemoval(key, schema.CodeDeletionBudget, text, a.Object.Origin)
+		return false
+	}
+	if key.Kind == schema.KindVolume {
+		if users := p.volumeUsers(a); len(users) > 0 {
+			p.holdRemoval(key, schema.CodeVolumeInUse, volumeInUse(key.Name, users), a.Object.Origin)
+			return false
+		}
+		p.event(key, "Removed", volumeRecordGone)
+	}
+	return true
+}
+
+func (p *pass) remove(key schema.Key) {
+	p.gate.removed[key] = true
+	p.drop(key)
+}
+
+// removeDrives judges what only shows after placement: drives and models by
+// their live workers (D-60), then machines, workspaces and orgs by what is still
+// in them.
+func (p *pass) removeDrives() {
+	if p.in.Desired != nil {
+		p.removeModels()
+		for _, key := range p.leavingOf(schema.KindDrive) {
+			if p.mayLeave(key) && p.driveFree(key, key) {
+				p.removeDrive(key)
+			}
+		}
+		p.removeFrames()
+		p.noteRevoked()
+	}
+	p.exhume()
+	p.decide()
+}
+
+// removeModels takes a model and its drive out together.
+func (p *pass) removeModels() {
+	for _, key := range p.leavingOf(schema.KindModel) {
+		drive := schema.Key{Kind: schema.KindDrive, Namespace: key.Namespace, Name: modelDrive(key.Name)}
+		if !p.mayLeave(key) {
+			continue
+		}
+		if a := p.objects[drive]; a != nil && a.Object.ManagedBy == key {
+			if !p.driveFree(drive, key) {
+				continue
+			}
+			p.removeDrive(drive)
+		}
+		p.remove(key)
+	}
+}
+
+// driveFree reports whether no live worker that stays desired uses a drive;
+// else the removal of declared is held (D-60). A Deletion by force stops the
+// workers instead.
+func (p *pass) driveFree(key, declared schema.Key) bool {
+	a := p.objects[key]
+	users := p.stayingUsers(a.UID)
+	if len(users) == 0 {
+		return true
+	}
+	if p.gate.force[key] {
+		for _, r := range users {
+			p.stopForDrive(r)
+		}
+		return true
+	}
+	n := 0
+	for _, r := range users {
+		n += r.usersOf(a.UID)
+	}
+	p.holdRemoval(declared, schema.CodeDatavolumeInUse, driveInUse(key.Name, n), p.objects[declared].Object.Origin)
+	return false
+}
+
+// stayingUsers are the runs with a place whose live workers use a drive and
+// that are not on their way out.
+func (p *pass) stayingUsers(uid string) []*run {
+	var list []*run
+	for _, r := range p.queue {
+		if r.placed != nil && !r.stopping && r.placed.Outcome == "" && r.usersOf(uid) > 0 {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// usersOf counts the run's workers that have not ended and use a drive.
+func (r *run) usersOf(uid string) (n int) {
+	for i := range r.placed.Workers {
+		w := &r.placed.Workers[i]
+		t := templateOfGroup(r.current, w.Group)
+		if w.Outcome == nil && t != nil && slices.ContainsFunc(t.uses, func(u use) bool { return u.drive != nil && u.drive.uid == uid }) {
+			n++
+		}
+	}
+	return n
+}
+
+// stopForDrive stops a run whose drive is deleted on purpose; it then waits for
+// the drive.
+func (p *pass) stopForDrive(r *run) {
+	r.forced, r.stopping = true, true
+	r.short = &shortage{reasons: nil}
+}
+
+// removeDrive takes a drive out of force. Only copies of placed drives are
+// deleted (D-9): the tombstone says so until every machine's is gone.
+func (p *pass) removeDrive(key schema.Key) {
+	a := p.objects[key]
+	if a.Object.Spec.(*schema.DriveSpec).Placed() {
+		p.bury(a)
+	} else {
+		p.event(key, "Removed", driveDataUntouched)
+	}
+	p.remove(key)
+	delete(p.drives, key)
+}
+
+func (p *pass) bury(a *schema.AcceptedObject) {
+	t := schema.Tombstone{UID: a.UID, Key: a.Object.Key, Org: a.Object.Org, Workspace: a.Object.Workspace, Commit: p.in.Desired.Commit}
+	p.tombs[a.UID] = &t
+	p.out.Decisions.Bury = append(p.out.Decisions.Bury, t)
+}
+
+// exhume drops the tombstones of drives of which no machine has a copy any more
+// . A machine that was never heard of and has a data location may hold one.
+func (p *pass) exhume() {
+	for _, uid := range sortedStrings(p.tombs) {
+		t := p.tombs[uid]
+		if slices.ContainsFunc(p.out.Decisions.Bury, func(b schema.Tombstone) bool { return b.UID == uid }) {
+			continue // one pass at least, so that Apply sees it
+		}
+		f := p.orgs[t.Org]
+		if f != nil && slices.ContainsFunc(f.list, func(m *machine) bool { return m.mayHold(uid) }) {
+			continue
+		}
+		delete(p.tombs, uid)
+		p.out.Decisions.Exhume = append(p.out.Decisions.Exhume, uid)
+	}
+}
+
+// mayHold reports whether the machine may still hold bytes of a drive.
+func (m *machine) mayHold(uid string) bool {
+	if m.seen == nil || m.seen.copies == nil {
+		return m.location != nil
+	}
+	return m.seen.hasCopy(uid)
+}

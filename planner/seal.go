@@ -1,0 +1,153 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"astraeus.io/astraeus/schema"
+)
+
+// seal numbers new objects in the order of kinds and keys and gives them uids,
+// so that the order of files never shows.
+func (p *pass) seal() {
+	var last int64
+	used := map[string]bool{}
+	for _, a := range p.in.Accepted.Objects {
+		if a != nil {
+			last = max(last, a.Seq)
+			used[a.UID] = true
+		}
+	}
+	for uid := range p.tombs {
+		used[uid] = true
+	}
+	for _, key := range sortedKeys(p.gate.uids) {
+		a := p.objects[key]
+		if a == nil {
+			continue
+		}
+		last++
+		a.Seq = last
+		if from, moved := p.gate.movedFrom(key); moved {
+			a.UID = p.in.Accepted.Objects[from].UID // a renamed volume stays itself (V-2)
+			continue
+		}
+		a.UID = p.newUID(key, last, used)
+	}
+	for _, key := range sortedKeys(p.gate.leaving) {
+		a := p.objects[key]
+		p.bury(p.in.Accepted.Objects[key])
+		a.UID = p.newUID(key, a.Seq, used) // the copies stay the old uid's
+	}
+}
+
+// newUID never repeats one that is in use or has a tombstone: a name deleted and
+// created again never inherits old bytes.
+func (p *pass) newUID(key schema.Key, seq int64, used map[string]bool) string {
+	for try := 0; ; try++ {
+		uid := schema.HashBytes(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d\x00%d", p.in.Seed, p.in.Desired.Commit, key, seq, try))
+		if !used[uid] {
+			used[uid] = true
+			return uid
+		}
+	}
+}
+
+// decide turns what the gate holds into decisions and holds. It comes after
+// every removal was judged.
+func (p *pass) decide() {
+	if p.in.Desired == nil {
+		return
+	}
+	d := &p.out.Decisions
+	for _, key := range sortedKeys(p.gate.changed) {
+		if a := p.objects[key]; a != nil {
+			p.decideAcceptance(key, a)
+		}
+	}
+	for _, key := range slices.Backward(sortedKeys(p.gate.removed)) { // inner kinds first
+		d.Remove = append(d.Remove, schema.Removal{Key: key, UID: p.in.Accepted.Objects[key].UID, Commit: p.in.Desired.Commit})
+	}
+	p.decideRefusals()
+	if !p.in.Rewritten && p.in.Desired.Commit != p.in.Accepted.Head {
+		d.Head = p.in.Desired.Commit
+	}
+}
+
+func (p *pass) decideAcceptance(key schema.Key, a *schema.AcceptedObject) {
+	old := p.in.Accepted.Objects[key]
+	next := *a
+	next.Refused = p.keptRefusal(key, old)
+	acceptance := schema.Acceptance{Object: next}
+	if inForce(old) {
+		acceptance.Previous = cloneAccepted(old)
+	}
+	p.out.Decisions.Accept = append(p.out.Decisions.Accept, acceptance)
+	if acceptance.Previous == nil {
+		p.event(key, "Accepted", "created in generation 1")
+	} else if next.Generation != old.Generation {
+		p.event(key, "Accepted", "changed to generation "+strconv.FormatInt(next.Generation, 10))
+	}
+}
+
+// keptRefusal is the refusal to store: the old one where nothing of it changed,
+// so that planning after applying is empty.
+func (p *pass) keptRefusal(key schema.Key, old *schema.AcceptedObject) *schema.Refusal {
+	next := p.gate.held[key]
+	if next != nil && old != nil && sameRefusal(old.Refused, next) {
+		return cloneRefusal(old.Refused)
+	}
+	return next
+}
+
+func sameRefusal(a, b *schema.Refusal) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	if (a.Candidate == nil) != (b.Candidate == nil) || a.Hold != b.Hold {
+		return false
+	}
+	return a.Candidate == nil || a.Candidate.Hash == b.Candidate.Hash && a.Candidate.Origin == b.Candidate.Origin
+}
+
+func (p *pass) decideRefusals() {
+	keys := map[schema.Key]bool{}
+	for key := range p.gate.held {
+		keys[key] = true
+	}
+	for key, a := range p.in.Accepted.Objects {
+		if a != nil && a.Refused != nil {
+			keys[key] = true
+		}
+	}
+	for _, key := range sortedKeys(keys) {
+		next, old := p.gate.held[key], p.in.Accepted.Objects[key]
+		if next == nil && p.declaredInvalid(key) {
+			p.out.Holds = append(p.out.Holds, old.Refused.Hold) // declared by a file that cannot be used now
+			continue
+		}
+		if next != nil {
+			p.out.Holds = append(p.out.Holds, next.Hold)
+		}
+		if p.gate.changed[key] && p.objects[key] != nil || p.gate.removed[key] {
+			continue // stored with the acceptance, or gone
+		}
+		if old != nil && sameRefusal(old.Refused, next) {
+			continue
+		}
+		p.out.Decisions.Refuse = append(p.out.Decisions.Refuse, schema.Refused{Key: key, Refusal: cloneRefusal(next)})
+		if next != nil {
+			p.event(key, "Held", next.Hold.Message)
+		}
+	}
+}
+
+func (g *gate) movedFrom(key schema.Key) (schema.Key, bool) {
+	for from, to := range g.moved {
+		if to == key {
+			return from, true
+		}
+	}
+	return schema.Key{}, false
+}

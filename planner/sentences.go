@@ -1,0 +1,241 @@
+package planner
+
+import (
+	"fmt"
+	"strings"
+
+	"astraeus.io/astraeus/schema"
+)
+
+// Every sentence of holds, notes, drift and events is here; those of waits are
+// in schema/sentences.go. Words of the requirement rows are interface.
+
+// thisMachine stands for the candidate in a reason until reasons are grouped.
+const thisMachine = "this machine"
+
+const (
+	volumeNotFound = "volume not found" // V-6
+	noSharedRDMA   = "transport is RDMA, and both machines are not on one RDMA network"
+
+	systemDiskWarning  = "this is the system disk: drive copies share its space with the operating system"                               // D-31
+	notOwnDisk         = "a data location must be on this machine's own disk — to use shared storage, make a shared drive instead"       // D-31
+	volumeRecordGone   = "volume record deleted; only the platform record was removed — the data under the host path was NOT deleted"    // V-9
+	driveDataUntouched = "the data on the machines is not deleted"                                                                       // D-61
+	rewrittenHistory   = "the history was rewritten: this commit does not descend from the one in force; allow it on purpose"            // G-5
+	localVolumeGang    = "a run over several machines cannot use a local volume: the other machines would mount an empty directory"      // V-7
+	storedNotApplied   = "accepted and stored, not applied: "                                                                            // D-6
+	checkpointNotThere = "checkpoint_path of a run over several machines is on no shared volume or drive: each would write its own disk" // V-11
+)
+
+// hostPathForbidden: D-20.
+func hostPathForbidden(path string) string {
+	return fmt.Sprintf("spec.sources[].path %q: this namespace may not use that path on the machines", path)
+}
+
+func sourceOutOfRange(drive string, index, n int) string {
+	return fmt.Sprintf("drive %s has %d source(s), there is no source %d", drive, n, index)
+}
+
+// driveInUse: D-60.
+func driveInUse(drive string, n int) string {
+	return fmt.Sprintf("drive %s is used by %d live worker(s)", drive, n)
+}
+
+// driveManaged: D-43.
+func driveManaged(drive string, owner schema.Key) string {
+	by := owner.Kind.Word() + "/" + owner.Name
+	return fmt.Sprintf("drive %s is managed by %s; delete %s instead", drive, by, by)
+}
+
+func notReported(machine string) string {
+	return fmt.Sprintf("machine %s has not reported its disks yet; wait until it is up, then choose again", machine)
+}
+
+func noFilesystem(machine, path string) string {
+	return fmt.Sprintf("%s is on no filesystem that machine %s reported", path, machine)
+}
+
+func holdsCopies(machine string, n int) string {
+	return fmt.Sprintf("the data location cannot be cleared while machine %s holds %d copies", machine, n)
+}
+
+func copiesUnknown(machine string) string {
+	return fmt.Sprintf("the data location cannot be cleared before machine %s has reported its copies", machine)
+}
+
+// overlaps: X-16.
+func overlapsLocation(path, location, machine string) string {
+	return fmt.Sprintf("%s overlaps the data location %s of machine %s", path, location, machine)
+}
+
+func overlapsState(path string) string {
+	return fmt.Sprintf("%s overlaps the agent's own directory %s", path, agentState)
+}
+
+func locationOverlaps(path, other string, by schema.Key) string {
+	return fmt.Sprintf("data location %s overlaps %s of %s", path, other, by)
+}
+
+func machineNotFound(name string) string { return fmt.Sprintf("machine %s not found", name) }
+
+func machineInUse(name, what string) string {
+	return fmt.Sprintf("machine %s still has %s", name, what)
+}
+
+func scopeInUse(key schema.Key, what string) string { return fmt.Sprintf("%s still has %s", key, what) }
+
+func countWords(copies, workers, claims int) string {
+	var parts []string
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{copies, "copies"}, {workers, "workers"}, {claims, "claims"}} {
+		if c.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// notWhole: G-5.
+func notWhole(pos schema.Pos) string {
+	return fmt.Sprintf("nothing is deleted while %s cannot be used", pos)
+}
+
+// overBudget: X-28.
+func overBudget(n, total int, kind schema.Kind, namespace string, b schema.DeletionBudget) string {
+	where := ""
+	if namespace != "" {
+		where = " of " + namespace
+	}
+	return fmt.Sprintf("%d of %d objects of kind %s%s would go; the deletion budget is %d or %d %%: allow it with a Deletion",
+		n, total, kind, where, b.Count, b.Percent)
+}
+
+func wholeScope(key schema.Key, n int) string {
+	return fmt.Sprintf("%s with %d objects would go: allow it with a Deletion", key, n)
+}
+
+func nameTaken(name string, by schema.Key) string {
+	return fmt.Sprintf("the name %s is taken by %s", name, by)
+}
+
+func nameNotDNSSafe(name, problem string) string {
+	return fmt.Sprintf("%q cannot be a DNS name: %s", name, problem)
+}
+
+func namespaceTaken(namespace string, by schema.Key) string {
+	return fmt.Sprintf("the namespace %s is taken by %s", namespace, by)
+}
+
+func volumeInUse(name string, users []string) string {
+	return fmt.Sprintf("volume %s is used by %s", name, strings.Join(users, ", "))
+}
+
+func volumeIDTaken(id string, by schema.Key) string {
+	return fmt.Sprintf("the id %s is taken by %s", id, by)
+}
+
+func volumesApart(a, b pin) string {
+	return fmt.Sprintf("volume %s is on machine %s and volume %s on machine %s: no machine has both", a.volume, a.machine, b.volume, b.machine)
+}
+
+func volumeUnbound(p pin) string {
+	return fmt.Sprintf("volume %s is bound to machine %s, which is gone: bind it to another one", p.volume, p.machine)
+}
+
+func hostPathDisagrees(name, path string) string {
+	return fmt.Sprintf("host_path disagrees with volume %s (%s): leave it out", name, path)
+}
+
+func pathNeedsGrant(path string) string {
+	return fmt.Sprintf("%q: volumes need a grant here, and none covers it", path)
+}
+
+func mountPathTwice(path string) string { return fmt.Sprintf("mount path %s is used twice", path) }
+
+func driveMissing(name string) string { return fmt.Sprintf("drive %s does not exist", name) }
+
+func addressNotReported(machine, address string) string {
+	return fmt.Sprintf("machine %s does not report its declared address %s", machine, address)
+}
+
+func addressUnknown(machine string) string {
+	return fmt.Sprintf("the address of %s is not known yet", machine)
+}
+
+func noServer(machine, piece string) string { return missing(machine, "NFS server", piece) }
+
+func noClient(machine, piece string) string { return missing(machine, "NFS client", piece) }
+
+func missing(machine, what, piece string) string {
+	if piece == "" {
+		return fmt.Sprintf("%s has no %s", machine, what)
+	}
+	return fmt.Sprintf("%s has no %s: %s", machine, what, piece)
+}
+
+func deletionConflict(target schema.Key) string {
+	return fmt.Sprintf("%s is still declared: remove its file, or this Deletion", target)
+}
+
+func deletionSpent(target schema.Key) string {
+	return fmt.Sprintf("%s is gone: this Deletion can be removed", target)
+}
+
+func deletionUseless(target schema.Key) string {
+	return fmt.Sprintf("%s does not exist: this Deletion has nothing to do and can be removed", target)
+}
+
+func grantRevoked(path string, users int) string {
+	return fmt.Sprintf("the grant of %s was taken back: %d live worker(s) still use it, new ones wait", path, users)
+}
+
+func driftGone(what string) string    { return what + " is gone" }
+func driftChanged(what string) string { return what + " differs from what is wanted" }
+
+func mountWords(drive, from string) string {
+	return fmt.Sprintf("the mount of %s from %s", drive, from)
+}
+func exportWords(drive, client string) string {
+	return fmt.Sprintf("the export of %s to %s", drive, client)
+}
+func copyWords(drive string) string { return "the copy of " + drive }
+
+func strayCopy(folder string) string {
+	return folder + " is a copy of no known drive and is left alone"
+}
+
+// reasonReboot is what an agent gives as the reason of a worker that a reboot ended.
+const reasonReboot = "the machine was restarted"
+
+func runEnded(name string, how schema.RunOutcome) string {
+	if how == schema.RunSucceeded {
+		return "run " + name + " has succeeded"
+	}
+	return "run " + name + " has failed"
+}
+
+func runRestarts(name string, last *schema.PlacedWorker, attempt int) string {
+	why := "ended"
+	if last.Outcome.ExitCode != nil {
+		why = fmt.Sprintf("ended with exit code %d", *last.Outcome.ExitCode)
+	}
+	if last.Outcome.Reason != "" {
+		why += " (" + last.Outcome.Reason + ")"
+	}
+	return fmt.Sprintf("%s %s: run %s starts again (attempt %d)", last.Name, why, name, attempt+1)
+}
+
+func objectCount(n int) string { return fmt.Sprintf("%d objects", n) }
+
+// namedMachine puts a machine's name into a sentence that was made for any.
+func namedMachine(text, name string) string { return strings.Replace(text, thisMachine, name, 1) }
+
+// fellBack: D-81.
+const fellBack = "mounted over TCP (RDMA did not work)"
+
+// sourceAway: D-90.
+func sourceAway(source int, machine string, state schema.MachineState) string {
+	return fmt.Sprintf("source %d is on machine %s which is %s", source, machine, state)
+}

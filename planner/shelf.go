@@ -1,0 +1,146 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"astraeus.io/astraeus/schema"
+)
+
+// shelf is the volumes of one namespace.
+type shelf struct {
+	byID   map[string]*volume
+	byName map[string]*volume
+}
+
+type volume struct {
+	id     string
+	object *schema.AcceptedObject
+	spec   *schema.VolumeSpec
+}
+
+// volumeID is a volume's id: the written one, else one derived from its uid
+// once, so that it stays over everything but a rename (V-2).
+func volumeID(a *schema.AcceptedObject) string {
+	if id := a.Object.Metadata.ID; id != "" {
+		return id
+	}
+	return "vol-" + schema.HashBytes([]byte("volume " + a.UID))[:16]
+}
+
+// VolumeID is the id of an accepted volume (V-2).
+func VolumeID(a *schema.AcceptedObject) string { return volumeID(a) }
+
+func (p *pass) buildVolumes() {
+	p.volumes = map[string]*shelf{}
+	for _, key := range p.keysOf(schema.KindVolume) {
+		a := p.objects[key]
+		v := &volume{id: volumeID(a), object: a, spec: a.Object.Spec.(*schema.VolumeSpec)}
+		s := p.volumes[key.Namespace]
+		if s == nil {
+			s = &shelf{byID: map[string]*volume{}, byName: map[string]*volume{}}
+			p.volumes[key.Namespace] = s
+		}
+		s.byID[v.id], s.byName[key.Name] = v, v
+	}
+}
+
+// find is the volume that a mount refers to, in the run's own workspace only (V-6).
+func (p *pass) findVolume(namespace string, m *schema.VolumeMount) *volume {
+	s := p.volumes[namespace]
+	if s == nil {
+		return nil
+	}
+	if m.VolumeID != "" {
+		return s.byID[m.VolumeID]
+	}
+	return s.byName[m.Name]
+}
+
+// useVolume resolves a volume or an old-form host path (V-5). What was right
+// when the run was accepted and is no longer is a wait.
+func (p *pass) useVolume(t *template, where scope, m *schema.VolumeMount) {
+	bind := schema.BindTarget{From: schema.BindVolume, Path: m.HostPath, Target: schema.CleanPath(m.ContainerPath), ReadOnly: m.ReadOnly}
+	if m.VolumeID != "" || m.Name != "" {
+		v := p.findVolume(t.run.Namespace, m)
+		if v == nil {
+			t.fail(schema.ReasonForbidden, schema.ReasonArgs{Text: volumeNotFound})
+			return
+		}
+		bind.UID, bind.Path, bind.Drive = v.id, v.spec.HostPath, v.object.Object.Key
+		if !v.spec.Shared {
+			t.pinned = append(t.pinned, pin{v.object.Object.Key.Name, v.spec.NodeID})
+		}
+	}
+	p.bindHostPath(t, where, bind)
+}
+
+// useSpecPaths mounts dataset_path read-only and checkpoint_path where they are,
+// unless a mount of the template covers them already (V-11).
+func (p *pass) useSpecPaths(t *template, where scope, spec *schema.RunSpec) {
+	for _, m := range []struct {
+		path     string
+		readOnly bool
+	}{{spec.DatasetPath, true}, {spec.CheckpointPath, false}} {
+		path := schema.CleanPath(m.path)
+		if path == "" || slices.ContainsFunc(t.uses, func(u use) bool { return schema.Covers(u.bind.Target, path) }) {
+			continue
+		}
+		p.bindHostPath(t, where, schema.BindTarget{From: schema.BindVolume, Path: path, Target: path, ReadOnly: m.readOnly})
+	}
+}
+
+func (p *pass) bindHostPath(t *template, where scope, bind schema.BindTarget) {
+	if problem := p.hostPathProblem(where, bind.Path); problem != "" {
+		t.fail(schema.ReasonForbidden, schema.ReasonArgs{Path: bind.Path, Text: fmt.Sprintf("%s: %s", bind.Path, problem)})
+		return
+	}
+	bind.Grant = p.allowedAbove(where, bind.Path)
+	mode := schema.ReadWrite
+	if bind.ReadOnly {
+		mode = schema.ReadOnly
+	}
+	t.uses = append(t.uses, use{kind: useVolume, bind: bind, mode: mode})
+}
+
+// hostPathProblem judges a volume's path by V-4: the cluster's prefixes, widened
+// by the workspace's grants.
+func (p *pass) hostPathProblem(where scope, path string) string {
+	policy := p.clusterSpec().PathPolicy
+	return schema.VolumePathProblem(path, p.allowedPrefixes(where), policy.Denied)
+}
+
+func (p *pass) allowedPrefixes(where scope) []string {
+	allowed := p.clusterSpec().PathPolicy.Allowed
+	if allowed == nil {
+		allowed = schema.DefaultAllowedPrefixes
+	}
+	allowed = slices.Clone(allowed)
+	for _, g := range p.grants[where] {
+		allowed = append(allowed, g.path)
+	}
+	return allowed
+}
+
+// allowedAbove is the longest allowed prefix above a path: what the machine
+// checks the resolved path against (D-21).
+func (p *pass) allowedAbove(where scope, path string) string {
+	best := ""
+	for _, prefix := range p.allowedPrefixes(where) {
+		if clean := schema.CleanPath(prefix); schema.Covers(clean, path) && len(clean) > len(best) {
+			best = clean
+		}
+	}
+	return best
+}
+
+// localVolumes lists the machines to which a template's volumes tie it (V-7).
+func (t *template) volumeMachines() []string {
+	var names []string
+	for _, pin := range t.pinned {
+		names = append(names, pin.machine)
+	}
+	slices.SortFunc(names, strings.Compare)
+	return slices.Compact(names)
+}

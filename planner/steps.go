@@ -1,0 +1,112 @@
+package planner
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+
+	"astraeus.io/astraeus/schema"
+)
+
+// rank is an action's place in the order of steps: going down first.
+var rank = func() map[schema.Action]int {
+	r := map[schema.Action]int{}
+	for i, a := range schema.Actions {
+		r[a] = i
+	}
+	return r
+}()
+
+// stop is a StopWorker step with what its worker uses.
+type stop struct {
+	id      string
+	machine string
+	worker  schema.Worker
+}
+
+// edges are what a step comes after: steps of its own machine, which the agent
+// follows itself, and steps of other machines, until which it is withheld.
+type edges struct {
+	here    []string
+	away    []string
+	blocked bool // something it needs is not known or cannot be done now
+}
+
+// buildSteps is the difference between the targets and what machines report, by
+// the table of X-8. Nothing is taken apart by an unknown part of a report, and
+// nothing is started twice because of one.
+func (p *pass) buildSteps() {
+	sites := make([]*site, 0, len(p.order))
+	for _, m := range p.order {
+		sites = append(sites, p.work.sites[m.name])
+	}
+	for _, stage := range []func(*site){
+		p.stopWorkers, p.unmount, p.unexport, p.deleteCopies, p.prepare, p.exportClaims, p.mountClaims, p.startWorkers,
+	} {
+		for _, s := range sites {
+			if s.m.seen != nil {
+				stage(s)
+			}
+		}
+	}
+	p.collectSteps()
+}
+
+// step adds a step and returns its id.
+func (p *pass) step(s *site, action schema.Action, object schema.Key, args schema.StepArgs, why schema.WhyCode, what string, e edges) string {
+	st := schema.Step{
+		ID: stepID(s.m.name, action, object, &args), Machine: s.m.name, Action: action, Object: object, Args: args,
+		After: slices.Concat(e.here, e.away), Why: schema.Why{Code: why, Message: schema.WhyMessage(why, what)},
+		Destructive: action.Destructive(),
+	}
+	if !s.m.up() || e.blocked || len(e.away) > 0 || slices.ContainsFunc(e.here, func(id string) bool { return p.work.withheld[id] }) {
+		p.work.withheld[st.ID] = true
+	}
+	p.work.steps[rank[action]] = append(p.work.steps[rank[action]], st)
+	return st.ID
+}
+
+// stepID names what a step does: uid, generation and attempt included.
+func stepID(machine string, action schema.Action, object schema.Key, a *schema.StepArgs) string {
+	buf := make([]byte, 0, 256)
+	for _, part := range [...]string{machine, string(action), string(object.Kind), object.Namespace, object.Name, a.UID, a.Path, a.From,
+		a.To, a.Client, a.Server, string(a.Mode), string(a.Transport), a.Worker} {
+		buf = append(append(buf, part...), 0)
+	}
+	buf = append(strconv.AppendInt(buf, int64(a.Source), 10), 0)
+	buf = append(strconv.AppendInt(buf, a.Generation, 10), 0)
+	buf = strconv.AppendInt(buf, int64(a.Attempt), 10)
+	sum := sha256.Sum256(buf)
+	return hex.EncodeToString(sum[:8])
+}
+
+// collectSteps puts the steps in one order that respects After, destructive ones
+// that wait for nothing first, and gives each machine those released now.
+func (p *pass) collectSteps() {
+	total := 0
+	for _, list := range p.work.steps {
+		total += len(list)
+	}
+	if total == 0 {
+		return
+	}
+	all := make([]schema.Step, 0, total)
+	first := func(st *schema.Step) bool { return st.Destructive && len(st.After) == 0 }
+	for _, early := range []bool{true, false} {
+		for _, list := range p.work.steps {
+			for i := range list {
+				if first(&list[i]) == early {
+					all = append(all, list[i])
+				}
+			}
+		}
+	}
+	for i := range all {
+		if st := &all[i]; !p.work.withheld[st.ID] {
+			a := p.work.sites[st.Machine].a
+			a.Steps = append(a.Steps, *st)
+		}
+	}
+	p.out.Steps = all
+}

@@ -1,0 +1,296 @@
+package planner
+
+import (
+	"slices"
+
+	"astraeus.io/astraeus/schema"
+)
+
+// prepare makes the directories and copies that a worker which has not started
+// yet, or an export that is not there yet, stands on.
+func (p *pass) prepare(s *site) {
+	need := p.needs(s)
+	for i := range s.a.Dirs {
+		d := &s.a.Dirs[i]
+		id := sourceID{d.UID, d.Source}
+		if d.Create && need.dirs[id] && !s.m.seen.paths[id].Exists {
+			step := p.step(s, schema.ActionCreateDir, d.Drive, schema.StepArgs{UID: d.UID, Source: d.Source, Path: d.Path},
+				schema.WhyWorkerNeeds, need.who[id], edges{})
+			s.made(schema.ActionCreateDir, d.UID, d.Source, step)
+		}
+	}
+	if s.m.seen.copies == nil {
+		return
+	}
+	for i := range s.a.Copies {
+		if c := &s.a.Copies[i]; need.copies[c.UID] {
+			p.makeCopy(s, c, need.who[sourceID{c.UID, 0}])
+		}
+	}
+}
+
+func (p *pass) makeCopy(s *site, c *schema.CopyTarget, who string) {
+	seen, there := s.m.seen.copies[c.UID]
+	if !there && s.m.seen.hidden[c.UID] || c.Location == "" || s.m.location != nil && !s.m.location.mounted && c.Location == s.m.location.path {
+		return // its data location is not mounted: nothing is created
+	}
+	var after edges
+	if !there || seen.State == schema.CopyCreating {
+		if id := s.maker(schema.ActionDeleteCopy, c.Drive.Scoped(), 0); id != "" {
+			after.here = []string{id} // one folder a name: the older drive's copy goes first
+		}
+		id := p.step(s, schema.ActionCreateCopy, c.Drive, schema.StepArgs{UID: c.UID, Path: c.Location}, schema.WhyWorkerNeeds, who, after)
+		s.made(schema.ActionCreateCopy, c.UID, 0, id)
+		after.here = []string{id}
+	}
+	if c.FillGeneration > 0 && !filled(seen, c) {
+		id := p.step(s, schema.ActionFillCopy, c.Drive, schema.StepArgs{UID: c.UID, Generation: c.FillGeneration}, schema.WhyWorkerNeeds, who, after)
+		s.made(schema.ActionFillCopy, c.UID, 0, id)
+	}
+}
+
+// filled: the sidecar's generation is the wanted one. A state file that
+// says filled without a generation means the wanted one.
+func filled(c schema.Copy, want *schema.CopyTarget) bool {
+	return c.FilledGeneration == want.FillGeneration || c.Filled && c.FilledGeneration == 0
+}
+
+// needs is what has to be there before a machine's waiting workers start and its
+// missing exports are made.
+type needs struct {
+	dirs   map[sourceID]bool
+	copies map[string]bool
+	who    map[sourceID]string // the first worker that needs it
+}
+
+func (p *pass) needs(s *site) needs {
+	n := needs{map[sourceID]bool{}, map[string]bool{}, map[sourceID]string{}}
+	if s.m.seen.workers != nil {
+		for i := range s.a.Workers {
+			w := &s.a.Workers[i]
+			if hasKey(s.m.seen.workers, idOfTarget(w)) {
+				continue
+			}
+			for j := range w.Mounts {
+				b := &w.Mounts[j]
+				id := sourceID{b.UID, b.Source}
+				switch b.From {
+				case schema.BindCopy:
+					n.copies[b.UID] = true
+				case schema.BindDir:
+					n.dirs[id] = true
+				default:
+					continue
+				}
+				if n.who[id] == "" {
+					n.who[id] = w.Name
+				}
+			}
+		}
+	}
+	for _, c := range s.exports {
+		id := sourceID{c.key.uid, c.key.source}
+		if _, right, known := p.exported(c); known && !right && !n.dirs[id] {
+			n.dirs[id] = true
+			n.who[id] = c.key.client
+		}
+	}
+	return n
+}
+
+func idOfTarget(w *schema.WorkerTarget) workerID {
+	return workerID{w.RunUID, w.Generation, w.Attempt, w.Name}
+}
+
+// exportClaims: each claim is exported to its client alone (D-80).
+func (p *pass) exportClaims(s *site) {
+	for _, c := range s.exports {
+		e, right, known := p.exported(c)
+		if right || !known || len(c.way.client) == 0 {
+			continue
+		}
+		why := schema.WhyClientNeeds
+		if e != nil {
+			why = schema.WhyChanged
+		}
+		p.driftOfExport(c, e)
+		var after edges
+		if id := s.maker(schema.ActionCreateDir, c.key.uid, c.key.source); id != "" {
+			after.here = []string{id}
+		}
+		args := schema.StepArgs{UID: c.key.uid, Source: c.key.source, Path: c.drive.spec.Sources[c.key.source].Path,
+			To: c.key.client, Client: c.way.client[0], Mode: c.mode}
+		id := p.step(s, schema.ActionExport, c.drive.key, args, why, c.key.client, after)
+		s.made(schema.ActionExport, c.key.uid+" "+c.key.client, c.key.source, id)
+	}
+}
+
+// mountClaims: the client mounts once the source's export is observed.
+func (p *pass) mountClaims(s *site) {
+	if s.m.seen.mounts == nil {
+		return
+	}
+	for _, c := range s.mounts {
+		if c.mountRight() || len(c.way.transports) == 0 || c.seen != nil && c.seen.State == schema.MountHung {
+			continue
+		}
+		unmount := s.maker(schema.ActionUnmount, c.key.uid, c.key.source)
+		if c.seen != nil && c.seen.State == schema.MountBound && unmount == "" && !c.modeAlone() {
+			continue // used by live workers: what is mounted stays
+		}
+		why := schema.WhyWorkerNeeds
+		if c.seen != nil {
+			why = schema.WhyChanged
+		}
+		p.driftOfMount(s, c)
+		args := schema.StepArgs{UID: c.key.uid, Source: c.key.source, From: c.from(), Mode: c.mode, Transport: c.way.transports[0]}
+		if len(c.way.server) > 0 {
+			args.Server = c.way.server[0]
+		}
+		id := p.step(s, schema.ActionMount, c.drive.key, args, why, c.users[0], p.afterExport(c, unmount))
+		s.made(schema.ActionMount, c.key.uid, c.key.source, id)
+	}
+}
+
+// modeAlone reports whether the mount there is right but for its mode, which can
+// be changed in place.
+func (c *claim) modeAlone() bool {
+	m := *c.seen
+	m.Mode = c.mode
+	probe := *c
+	probe.seen = &m
+	return probe.mountRight()
+}
+
+func (p *pass) afterExport(c *claim, unmount string) edges {
+	var e edges
+	e.here = nonEmpty(unmount)
+	_, right, known := p.exported(c)
+	if right {
+		return e
+	}
+	if c.home != nil {
+		if id := p.work.sites[c.home.name].maker(schema.ActionExport, c.key.uid+" "+c.key.client, c.key.source); id != "" {
+			e.away = []string{id}
+			return e
+		}
+	}
+	e.blocked = !known || !right
+	return e
+}
+
+// startWorkers starts each placed worker that its machine does not list, in any
+// state, ended ones included.
+func (p *pass) startWorkers(s *site) {
+	if s.m.seen.workers == nil {
+		return
+	}
+	for i := range s.a.Workers {
+		w := &s.a.Workers[i]
+		if hasKey(s.m.seen.workers, idOfTarget(w)) {
+			continue
+		}
+		r := p.runs[w.Run]
+		if p.now.Before(r.placed.NotBefore) {
+			continue // backing off
+		}
+		why := schema.WhyPlaced
+		if w.Attempt > 0 {
+			why = schema.WhyRestart
+		}
+		args := schema.StepArgs{UID: w.RunUID, Worker: w.Name, Generation: w.Generation, Attempt: w.Attempt}
+		p.step(s, schema.ActionStartWorker, w.Run, args, why, "", p.beforeStart(s, r, w))
+	}
+}
+
+// beforeStart is what a worker comes after: what it stands on here, the older
+// workers of its run everywhere, and older workers here that give
+// their resources up.
+func (p *pass) beforeStart(s *site, r *run, w *schema.WorkerTarget) edges {
+	var e edges
+	for i := range w.Mounts {
+		b := &w.Mounts[i]
+		switch b.From {
+		case schema.BindCopy:
+			p.afterCopy(s, b, &e)
+		case schema.BindDir:
+			e.here = append(e.here, nonEmpty(s.maker(schema.ActionCreateDir, b.UID, b.Source))...)
+		case schema.BindClaim:
+			p.afterMount(s, b, &e)
+		}
+	}
+	for _, st := range p.work.stops[w.Run.Scoped()] {
+		if st.machine == s.m.name {
+			e.here = append(e.here, st.id)
+		} else {
+			e.away = append(e.away, st.id)
+		}
+	}
+	for _, st := range s.stopIDs {
+		if !slices.Contains(e.here, st.id) && p.givesUp(st) {
+			e.here = append(e.here, st.id)
+		}
+	}
+	if w.Attempt > 0 && p.unknownMachine(r) != nil {
+		e.blocked = true // an older worker may still run where nobody can look
+	}
+	return e
+}
+
+// givesUp reports whether a worker's resources were given to others already: its
+// run was placed anew and no longer counts them.
+func (p *pass) givesUp(st stop) bool {
+	key, _ := schema.ParseKey("run/" + st.worker.Run)
+	r := p.runs[key]
+	return r == nil || r.placed == nil || !r.stopping
+}
+
+func (p *pass) afterCopy(s *site, b *schema.BindTarget, e *edges) {
+	create, fill := s.maker(schema.ActionCreateCopy, b.UID, 0), s.maker(schema.ActionFillCopy, b.UID, 0)
+	switch {
+	case fill != "":
+		e.here = append(e.here, fill)
+	case create != "":
+		e.here = append(e.here, create)
+	case !hasKey(s.m.seen.copies, b.UID):
+		e.blocked = true // unknown, or its data location is not mounted
+	}
+}
+
+func (p *pass) afterMount(s *site, b *schema.BindTarget, e *edges) {
+	c := p.claims[claimKey{b.UID, b.Source, s.m.name}]
+	if c == nil || c.mountRight() {
+		return
+	}
+	if id := s.maker(schema.ActionMount, b.UID, b.Source); id != "" {
+		e.here = append(e.here, id)
+		return
+	}
+	e.blocked = true
+}
+
+// driftOfMount and driftOfExport say what a machine lost though nothing declared
+// changed: it was in use.
+func (p *pass) driftOfMount(s *site, c *claim) {
+	if !s.inUse(c.key.uid, c.key.source) {
+		return
+	}
+	what := mountWords(c.drive.key.Name, c.from())
+	message := driftGone(what)
+	if c.seen != nil {
+		message = driftChanged(what)
+	}
+	p.out.Drift = append(p.out.Drift, schema.Drift{Machine: s.m.name, Object: c.drive.key, Message: message})
+}
+
+func (p *pass) driftOfExport(c *claim, e *schema.Export) {
+	if c.seen == nil {
+		return
+	}
+	what := exportWords(c.drive.key.Name, c.key.client)
+	message := driftGone(what)
+	if e != nil {
+		message = driftChanged(what)
+	}
+	p.out.Drift = append(p.out.Drift, schema.Drift{Machine: c.home.name, Object: c.drive.key, Message: message})
+}

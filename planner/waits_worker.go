@@ -1,0 +1,161 @@
+package planner
+
+import (
+	"fmt"
+
+	"astraeus.io/astraeus/schema"
+)
+
+// waitWorkers says of each placed worker that is not running what it waits for.
+func (p *pass) waitWorkers(r *run) {
+	if reasons := p.backingOff(r.placed); reasons != nil {
+		p.wait(r.key, "", reasons)
+		return
+	}
+	for i := range r.placed.Workers {
+		w := &r.placed.Workers[i]
+		if w.Outcome == nil {
+			p.wait(r.key, w.Name, p.whyNotRunning(r, w))
+		}
+	}
+}
+
+func (p *pass) whyNotRunning(r *run, w *schema.PlacedWorker) []schema.Reason {
+	one := func(code schema.ReasonCode, args schema.ReasonArgs) []schema.Reason {
+		return []schema.Reason{{Code: code, Machine: w.Machine, Count: 1, Args: args}}
+	}
+	m := p.machines[w.Machine]
+	switch {
+	case m == nil:
+		return one(schema.ReasonLost, schema.ReasonArgs{Machine: w.Machine})
+	case m.state == schema.MachineDown:
+		return one(schema.ReasonLost, schema.ReasonArgs{Machine: w.Machine, Drive: p.mayWrite(r, w)})
+	case !m.up():
+		return one(schema.ReasonMachineDown, schema.ReasonArgs{State: string(m.state)})
+	}
+	seen, there := m.seen.workers[idOfPlaced(r.placed, w)]
+	if there && seen.State != schema.WorkerPreparing {
+		if seen.State == schema.WorkerLost {
+			return one(schema.ReasonLost, schema.ReasonArgs{Machine: w.Machine})
+		}
+		return nil
+	}
+	if stops := p.work.stops[r.key.Scoped()]; len(stops) > 0 && !there {
+		return one(schema.ReasonStopping, schema.ReasonArgs{})
+	}
+	reasons := p.whyNotReady(r, w, m)
+	if f := p.failureOf(m, schema.ActionStartWorker, r.placed.RunUID, 0, w.Name); f != nil {
+		reasons = append(reasons, failed(m, f, w.Name))
+	}
+	if len(reasons) == 0 {
+		return one(schema.ReasonStarting, schema.ReasonArgs{})
+	}
+	return reasons
+}
+
+// whyNotReady looks at what the worker stands on.
+func (p *pass) whyNotReady(r *run, w *schema.PlacedWorker, m *machine) []schema.Reason {
+	s := p.work.sites[m.name]
+	i, wanted := s.wanted[idOfPlaced(r.placed, w)]
+	if !wanted {
+		return nil
+	}
+	var list []schema.Reason
+	add := func(code schema.ReasonCode, args schema.ReasonArgs) {
+		list = append(list, schema.Reason{Code: code, Machine: m.name, Count: 1, Args: args})
+	}
+	for j := range s.a.Workers[i].Mounts {
+		b := &s.a.Workers[i].Mounts[j]
+		var action schema.Action
+		switch b.From {
+		case schema.BindDir:
+			if s.maker(schema.ActionCreateDir, b.UID, b.Source) == "" {
+				continue
+			}
+			add(schema.ReasonCreatingDir, schema.ReasonArgs{Path: b.Path})
+			action = schema.ActionCreateDir
+		case schema.BindCopy:
+			action = p.waitCopy(s, b, add)
+		case schema.BindClaim:
+			p.waitClaim(s, b, add, &list)
+			continue
+		}
+		if f := p.failureOf(m, action, b.UID, b.Source, ""); action != "" && f != nil {
+			list = append(list, failed(m, f, b.Drive.Name))
+		}
+	}
+	return list
+}
+
+func (p *pass) waitCopy(s *site, b *schema.BindTarget, add func(schema.ReasonCode, schema.ReasonArgs)) schema.Action {
+	c := &s.a.Copies[s.copies[b.UID]]
+	seen, there := s.m.seen.copies[b.UID]
+	switch {
+	case s.m.seen.hidden[b.UID] && !there || s.m.location != nil && !s.m.location.mounted && c.Location == s.m.location.path:
+		add(schema.ReasonNotMounted, schema.ReasonArgs{Path: c.Location})
+		return ""
+	case !there || seen.State == schema.CopyCreating:
+		add(schema.ReasonCreatingCopy, schema.ReasonArgs{Drive: b.Drive.Name})
+		return schema.ActionCreateCopy
+	case c.FillGeneration > 0 && !filled(seen, c):
+		add(schema.ReasonFilling, schema.ReasonArgs{Drive: b.Drive.Name})
+		return schema.ActionFillCopy
+	}
+	return ""
+}
+
+// waitClaim: `waiting for imagenet to be mounted from gpu-01 (Exported)` (D-80),
+// with the failure of either side beside it.
+func (p *pass) waitClaim(s *site, b *schema.BindTarget, add func(schema.ReasonCode, schema.ReasonArgs), list *[]schema.Reason) {
+	c := p.claims[claimKey{b.UID, b.Source, s.m.name}]
+	if c == nil || c.mountRight() {
+		return
+	}
+	args := schema.ReasonArgs{Drive: b.Drive.Name, Source: b.Source, Machine: c.from()}
+	if c.home == nil || !c.home.up() {
+		args.State = "not declared"
+		if c.home != nil {
+			args.State = string(c.home.state)
+		}
+		add(schema.ReasonSourceAway, args)
+		return
+	}
+	args.Source = 0
+	args.State = string(p.stateOf(c))
+	add(schema.ReasonMounting, args)
+	if text := missingPiece(c.home, c.client); text != "" {
+		add(schema.ReasonMissingNFS, schema.ReasonArgs{Drive: b.Drive.Name, Machine: c.from(), Text: namedMachine(text, s.m.name)})
+	} else if _, problem := wayBetween(c.home, c.client, c.drive.spec.Transport); problem != "" {
+		add(schema.ReasonNoAddress, schema.ReasonArgs{Drive: b.Drive.Name, Machine: c.from(), Text: namedMachine(problem, s.m.name)})
+	}
+	if f := p.failureOf(c.home, schema.ActionExport, b.UID, b.Source, ""); f != nil {
+		*list = append(*list, failed(c.home, f, b.Drive.Name))
+	}
+	if f := p.failureOf(s.m, schema.ActionMount, b.UID, b.Source, ""); f != nil {
+		*list = append(*list, failed(s.m, f, b.Drive.Name))
+	}
+}
+
+// failed is a step's failure as a wait (X-23).
+func failed(m *machine, f *schema.Failure, what string) schema.Reason {
+	return schema.Reason{Code: schema.ReasonStepFailed, Machine: m.name, Count: 1,
+		Args: schema.ReasonArgs{State: fmt.Sprintf("%s of %s", f.Action, what), Text: f.Message}}
+}
+
+// mayWrite is a drive that a lost worker of a run with on_lost: Replace may still
+// be writing, "" when it is only waited for or can write nothing (X-13).
+func (p *pass) mayWrite(r *run, w *schema.PlacedWorker) string {
+	if r.spec == nil || r.spec.OnLost != schema.OnLostReplace {
+		return ""
+	}
+	t := templateOfGroup(r.current, w.Group)
+	if t == nil {
+		return ""
+	}
+	for i := range t.uses {
+		if u := &t.uses[i]; u.drive != nil && u.kind != useCopy && u.mode == schema.ReadWrite {
+			return u.drive.key.Name
+		}
+	}
+	return ""
+}
