@@ -43,6 +43,8 @@ type answer struct {
 	HasFields bool        `json:"has_fields,omitempty"` // regular ones
 	Tree      *node       `json:"tree,omitempty"`
 	Faults    []fault     `json:"faults,omitempty"`
+	// gaveUp: it took too long or too much, which may be the machine's fault.
+	gaveUp bool
 }
 
 type importRef struct {
@@ -57,6 +59,9 @@ type evaluator struct {
 }
 
 func (e *evaluator) do(j job) (a answer) {
+	if len(j.Files) == 0 {
+		return answer{} // only asked whether it is there
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			a.Faults = append(a.Faults, fault{Pos: schema.Pos{File: j.Files[0].Name, Line: 1, Col: 1},
@@ -75,7 +80,7 @@ func (e *evaluator) do(j job) (a answer) {
 // look parses one file and reads as much of it as stands there literally.
 func look(src source) answer {
 	f, err := parser.ParseFile(src.Name, src.Text)
-	a := answer{Faults: faultsOf(err, schema.CodeSyntax, src.Name, nil)}
+	a := answer{Faults: newPlacer(job{Files: []source{src}}).faults(err, schema.CodeSyntax)}
 	a.Package = f.PackageName()
 	for spec := range f.ImportSpecs() {
 		path := strings.Trim(spec.Path.Value, `"`)
@@ -174,25 +179,75 @@ func evaluate(ctx *cue.Context, j job) answer {
 		}
 		return instance(bc, load, path, files)
 	}
-	main := map[string]bool{}
-	for _, src := range j.Files {
-		main[src.Name] = !src.Definitions
-	}
+	at := newPlacer(j)
 	inst := instance(bc, load, "", j.Files)
-	var a answer
-	if inst.Err == nil {
-		w := &valueReader{main: main, first: j.Files[0].Name}
-		v := ctx.BuildInstance(inst)
-		a.Tree = w.value(v, 0)
-		if a.Tree.Kind == badNode {
-			a.Faults = faultsOf(v.Err(), schema.CodeInvalid, j.Files[0].Name, main)
-		}
-		a.Faults = append(a.Faults, w.faults...)
-		return a
+	if inst.Err != nil {
+		return answer{Faults: at.faults(inst.Err, schema.CodeInvalid)}
 	}
-	a.Faults = faultsOf(inst.Err, schema.CodeInvalid, j.Files[0].Name, main)
+	w := &valueReader{placer: at}
+	v := ctx.BuildInstance(inst)
+	a := answer{Tree: w.value(v, 0, at.top())}
+	if a.Tree.Kind == badNode {
+		a.Faults = at.faults(v.Err(), schema.CodeInvalid)
+	}
+	a.Faults = append(a.Faults, w.more...)
 	return a
 }
+
+// placer finds places in the repository's files. CUE's own packages have places
+// too, which say nothing to anyone.
+type placer struct {
+	first string          // the file that stands for the job
+	files map[string]bool // every file of the job; true where the fields are declared
+}
+
+func newPlacer(j job) placer {
+	p := placer{first: j.Files[0].Name, files: map[string]bool{}}
+	for _, list := range j.Imports {
+		for _, src := range list {
+			p.files[src.Name] = false
+		}
+	}
+	for _, src := range j.Files {
+		p.files[src.Name] = !src.Definitions
+	}
+	return p
+}
+
+func (p placer) top() schema.Pos { return schema.Pos{File: p.first, Line: 1, Col: 1} }
+
+// place is a CUE place, or the other one when it is in no file of the job.
+func (p placer) place(pos token.Pos, other schema.Pos) schema.Pos {
+	at := place(pos)
+	if _, ok := p.files[at.File]; !ok {
+		return other
+	}
+	return at
+}
+
+// faults lists the errors inside an error, each at a place where the fields are
+// declared when it has one there.
+func (p placer) faults(err error, code schema.Code) []fault {
+	var list []fault
+	for _, e := range errors.Errors(err) {
+		format, args := e.Msg()
+		f := fault{Pos: p.place(e.Position(), schema.Pos{}), Code: code, Text: fmt.Sprintf(format, args...)}
+		for _, input := range e.InputPositions() {
+			if at := p.place(input, schema.Pos{}); at.File != "" && (f.Pos.File == "" || !p.files[f.Pos.File] && p.files[at.File]) {
+				f.Pos = at
+			}
+		}
+		if f.Pos.File == "" {
+			f.Pos = p.top()
+		}
+		if list = append(list, f); len(list) >= maxFaults {
+			break
+		}
+	}
+	return list
+}
+
+const maxFaults = 100
 
 func instance(bc *build.Context, load build.LoadFunc, path string, files []source) *build.Instance {
 	inst := bc.NewInstance("", load)
@@ -240,18 +295,26 @@ func keepDefinitions(f *ast.File) {
 
 // valueReader turns a CUE value into nodes.
 type valueReader struct {
-	main   map[string]bool // files whose fields these are: places are best in them
-	first  string
-	nodes  int
-	faults []fault
+	placer
+	nodes int
+	bytes int     // of texts
+	more  []fault // where one value has several
 }
 
-const maxValueNodes = 500_000
+// What an evaluation may answer with; a program can make any amount.
+const (
+	maxValueNodes = 500_000
+	maxValueBytes = 16 << 20
+)
 
-func (w *valueReader) value(v cue.Value, depth int) *node {
+func (w *valueReader) value(v cue.Value, depth int, above schema.Pos) *node {
 	v, _ = v.Default()
-	n := &node{Pos: w.place(v)}
-	if w.nodes++; w.nodes > maxValueNodes || depth > maxDepth {
+	n := &node{Pos: w.place(v.Pos(), above)}
+	if w.nodes++; w.nodes > maxValueNodes || w.bytes > maxValueBytes {
+		n.Kind, n.Text = badNode, sayTooMuch
+		return n
+	}
+	if depth > maxDepth {
 		n.Kind, n.Text = badNode, sayDepth
 		return n
 	}
@@ -263,7 +326,7 @@ func (w *valueReader) value(v cue.Value, depth int) *node {
 		n.Kind = listNode
 		items, err := v.List()
 		for err == nil && items.Next() {
-			n.Items = append(n.Items, w.value(items.Value(), depth+1))
+			n.Items = append(n.Items, w.value(items.Value(), depth+1, n.Pos))
 		}
 		if err != nil {
 			w.bad(n, err)
@@ -285,7 +348,7 @@ func (w *valueReader) parts(n *node, v cue.Value, depth int) {
 	it, err := v.Fields()
 	for err == nil && it.Next() {
 		sel := it.Selector()
-		child := w.value(it.Value(), depth+1)
+		child := w.value(it.Value(), depth+1, n.Pos)
 		if sel.LabelType() == cue.IndexLabel {
 			n.Kind = listNode
 			n.Items = append(n.Items, child)
@@ -299,8 +362,8 @@ func (w *valueReader) parts(n *node, v cue.Value, depth int) {
 
 // moveToMain places a struct that stands in several files in the declaring one.
 func (w *valueReader) moveToMain(n *node) {
-	for i := 0; i < len(n.Fields) && !w.main[n.Pos.File]; i++ {
-		if pos := n.Fields[i].Pos; w.main[pos.File] {
+	for i := 0; i < len(n.Fields) && !w.files[n.Pos.File]; i++ {
+		if pos := n.Fields[i].Pos; w.files[pos.File] {
 			n.Pos = pos
 		}
 	}
@@ -314,7 +377,7 @@ func (w *valueReader) fields(n *node, v cue.Value, depth int) {
 	}
 	for it.Next() {
 		val := it.Value()
-		child := w.value(val, depth+1)
+		child := w.value(val, depth+1, n.Pos)
 		n.Fields = append(n.Fields, nodeField{Name: it.Selector().Unquoted(), Pos: child.Pos, Value: child})
 	}
 	w.moveToMain(n)
@@ -344,6 +407,9 @@ func (w *valueReader) scalar(n *node, v cue.Value) {
 	case cue.StringKind:
 		n.Kind = stringNode
 		n.Text, _ = v.String()
+		if w.bytes += len(n.Text); w.bytes > maxValueBytes {
+			n.Kind, n.Text = badNode, sayTooMuch
+		}
 	case cue.BytesKind:
 		n.Kind = bytesNode
 	default:
@@ -353,21 +419,13 @@ func (w *valueReader) scalar(n *node, v cue.Value) {
 
 func (w *valueReader) bad(n *node, err error) {
 	n.Kind = badNode
-	list := faultsOf(err, schema.CodeInvalid, w.first, w.main)
+	list := w.faults(err, schema.CodeInvalid)
 	if len(list) == 0 {
 		n.Text = err.Error()
 		return
 	}
 	n.Text, n.Pos = list[0].Text, list[0].Pos
-	w.faults = append(w.faults, list[1:]...)
-}
-
-func (w *valueReader) place(v cue.Value) schema.Pos {
-	p := place(v.Pos())
-	if p.File == "" {
-		p = schema.Pos{File: w.first, Line: 1, Col: 1}
-	}
-	return p
+	w.more = append(w.more, list[1:]...)
 }
 
 func place(p token.Pos) schema.Pos {
@@ -377,27 +435,3 @@ func place(p token.Pos) schema.Pos {
 	at := p.Position()
 	return schema.Pos{File: at.Filename, Line: at.Line, Col: at.Column}
 }
-
-// faultsOf lists the errors inside an error, each at a place in the files that
-// were asked for when it has one there.
-func faultsOf(err error, code schema.Code, file string, main map[string]bool) []fault {
-	var list []fault
-	for _, e := range errors.Errors(err) {
-		format, args := e.Msg()
-		f := fault{Pos: place(e.Position()), Code: code, Text: fmt.Sprintf(format, args...)}
-		for _, p := range e.InputPositions() {
-			if at := place(p); at.File != "" && (f.Pos.File == "" || !main[f.Pos.File] && main[at.File]) {
-				f.Pos = at
-			}
-		}
-		if f.Pos.File == "" {
-			f.Pos = schema.Pos{File: file, Line: 1, Col: 1}
-		}
-		if list = append(list, f); len(list) >= maxFaults {
-			break
-		}
-	}
-	return list
-}
-
-const maxFaults = 100

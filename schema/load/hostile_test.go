@@ -112,6 +112,7 @@ func TestHostileText(t *testing.T) {
 		"recursive.cue":  "#A: {n: int, x: #A & {n: 1}}\nkind: \"Drive\"\nx: #A",
 		"disjoint.cue":   "#D: " + strings.Repeat("({a: 1} | {b: 1} | {c: 1}) & ", 40) + "{...}\nkind: \"Drive\"\nx: #D",
 		"memory.cue":     "import \"strings\"\nkind: \"Drive\"\nx: strings.Repeat(\"x\", 1000000000)\ny: x + x + x",
+		"large.cue":      "import \"strings\"\nkind: \"Drive\"\nx: strings.Repeat(\"x\", 30000000)",
 		"fields.yaml":    strings.ReplaceAll(manyFields(40_000), ":", ": "),
 		"surrogate.json": `{"kind": "\ud800", "metadata": {"name": "x"}}`,
 	}

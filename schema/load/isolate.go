@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -96,14 +95,23 @@ type child struct {
 	dec *json.Decoder
 }
 
+// startTimeout is how long a child may take until it answers at all.
+const startTimeout = 20 * time.Second
+
 func selfCommand() (*exec.Cmd, error) {
-	self, err := os.Executable()
+	// This name stays right when the program's file is replaced by an upgrade.
+	const self = "/proc/self/exe"
+	if _, err := os.Stat(self); err == nil {
+		return exec.Command(self), nil
+	}
+	name, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	return exec.Command(self), nil
+	return exec.Command(name), nil
 }
 
+// do runs a job; the error is the context's.
 func (w *worker) do(ctx context.Context, j job) (answer, error) {
 	if w.command == nil {
 		return w.doHere(ctx, j)
@@ -111,40 +119,54 @@ func (w *worker) do(ctx context.Context, j job) (answer, error) {
 	if w.child == nil {
 		c, err := startChild(w.command)
 		if err != nil {
-			return answer{}, fmt.Errorf("start the evaluating child: %w", err)
+			return failed(j, sayEvalStart(err)), nil
 		}
 		w.child = c
+		// Starting is not the job's time: the first answer is waited for apart.
+		if text, err := w.exchange(ctx, job{}, &answer{}, startTimeout); text != "" || err != nil {
+			return failed(j, text), err
+		}
 	}
+	var a answer
+	text, err := w.exchange(ctx, j, &a, w.timeout)
+	if text != "" || err != nil {
+		return failed(j, text), err
+	}
+	return a, nil
+}
+
+// exchange sends a job to the child and takes its answer. When it does not come,
+// the child is gone afterwards and the text says why.
+func (w *worker) exchange(ctx context.Context, j job, a *answer, limit time.Duration) (text string, err error) {
 	c := w.child
 	done := make(chan error, 1)
-	var a answer
 	go func() {
-		if err := c.enc.Encode(j); err != nil {
-			done <- err
-			return
+		err := c.enc.Encode(j)
+		if err == nil {
+			err = c.dec.Decode(a)
 		}
-		done <- c.dec.Decode(&a)
+		done <- err
 	}()
-	timer := time.NewTimer(w.timeout)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case err := <-done:
 		if err == nil {
-			return a, nil
+			return "", nil
 		}
 		w.stop()
 		if c.cmd.ProcessState != nil && c.cmd.ProcessState.ExitCode() == childExitMemory {
-			return failed(j, sayEvalMemory), nil
+			return sayEvalMemory, nil
 		}
-		return failed(j, sayEvalDied), nil
+		return sayEvalDied, nil
 	case <-timer.C:
 		w.stop()
 		<-done
-		return failed(j, sayEvalTime(w.timeout)), nil
+		return sayEvalTime(limit), nil
 	case <-ctx.Done():
 		w.stop()
 		<-done
-		return answer{}, ctx.Err()
+		return "", ctx.Err()
 	}
 }
 
@@ -170,8 +192,12 @@ func (w *worker) doHere(ctx context.Context, j job) (answer, error) {
 	}
 }
 
+// failed is the answer when there is none. It need not be so the next time.
 func failed(j job, text string) answer {
-	return answer{Faults: []fault{{Pos: schema.Pos{File: j.Files[0].Name, Line: 1, Col: 1}, Code: schema.CodeUnreadable, Text: text}}}
+	return answer{
+		gaveUp: true,
+		Faults: []fault{{Pos: schema.Pos{File: j.Files[0].Name, Line: 1, Col: 1}, Code: schema.CodeUnreadable, Text: text}},
+	}
 }
 
 func startChild(command func() (*exec.Cmd, error)) (*child, error) {

@@ -73,7 +73,8 @@ type fileState struct {
 	hash  string
 	place filePlace
 	found
-	broken bool // a syntax error or unreadable: nothing of it may be relied on
+	broken bool      // a syntax error or unreadable: nothing of it may be relied on
+	retry  time.Time // of a file that took too long: when to try again; zero is never
 	cue    *cueFile
 }
 
@@ -161,7 +162,7 @@ func (l *Loader) readOne(fsys fs.FS, hashes HashFS, e fileEntry) (*fileState, []
 	var hash string
 	if hashes != nil {
 		if h, ok := hashes.Hash(e.path); ok {
-			if hash = "fs:" + h; old != nil && old.hash == hash {
+			if hash = "fs:" + h; old != nil && old.hash == hash && !due(old.retry) {
 				return old, nil
 			}
 		}
@@ -172,13 +173,26 @@ func (l *Loader) readOne(fsys fs.FS, hashes HashFS, e fileEntry) (*fileState, []
 		return &fileState{place: placeOf(e.path), broken: true, found: found{faults: []fault{*bad}}}, nil
 	}
 	if hash == "" {
-		if hash = schema.HashBytes(data); old != nil && old.hash == hash {
+		if hash = schema.HashBytes(data); old != nil && old.hash == hash && !due(old.retry) {
 			return old, nil
 		}
 	}
 	st := &fileState{hash: hash, place: placeOf(e.path)}
 	return st, st.parse(e.path, data)
 }
+
+// retryAfter is how long an evaluation that was given up stays so, without a
+// change of its files: long enough not to pay for it at every load.
+const retryAfter = time.Minute
+
+func retryOf(a answer) (at time.Time) {
+	if a.gaveUp {
+		at = time.Now().Add(retryAfter)
+	}
+	return at
+}
+
+func due(retry time.Time) bool { return !retry.IsZero() && time.Now().After(retry) }
 
 // parse reads what needs no evaluation.
 func (st *fileState) parse(file string, data []byte) []byte {
@@ -262,6 +276,7 @@ func (l *Loader) lookAt(ctx context.Context, file string, st *fileState, src []b
 	}
 	st.cue = &cueFile{pkg: a.Package, imports: a.Imports, computes: true, fields: a.HasFields, tree: a.Tree}
 	st.cue.object = a.Tree != nil && (a.Tree.has("kind") || a.Tree.has("metadata") || a.Tree.has("spec"))
+	st.retry = retryOf(a)
 	if len(a.Faults) > 0 {
 		st.broken = true
 		st.faults = a.Faults

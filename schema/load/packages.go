@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"astraeus.io/astraeus/schema"
 )
@@ -32,6 +33,7 @@ type unitState struct {
 	hash string
 	found
 	broken bool
+	retry  time.Time // as of a file
 }
 
 // packaging is how the CUE files of a tree go together.
@@ -100,7 +102,7 @@ func (l *Loader) evaluate(ctx context.Context, fsys fs.FS, p *packaging) error {
 		u := p.units[id]
 		p.gather(u)
 		hash := p.hash(u)
-		if old := l.units[id]; old != nil && old.hash == hash {
+		if old := l.units[id]; old != nil && old.hash == hash && !due(old.retry) {
 			now[id] = old
 			continue
 		}
@@ -139,7 +141,7 @@ func (p *packaging) gather(u *unit) {
 	u.imports = map[string][]string{}
 	u.names = slices.Concat(u.main, u.context)
 	for _, f := range u.names {
-		p.follow(u, f, dir)
+		p.follow(u, f, dir, []string{p.packageID(u.main[0])})
 	}
 	slices.Sort(u.names)
 	for _, f := range u.names {
@@ -167,13 +169,14 @@ func (p *packaging) above(dir, pkg string, main []string) []string {
 	}
 }
 
-// follow adds what a file imports, and what that imports.
-func (p *packaging) follow(u *unit, file, from string) {
+// follow adds what a file imports, and what that imports. open holds the packages
+// on the way here: CUE's builder would run in a circle for ever.
+func (p *packaging) follow(u *unit, file, from string, open []string) {
 	for _, ref := range p.files[file].cue.imports {
-		if _, seen := u.imports[ref.Path]; seen {
-			continue
-		}
 		files, text := p.resolve(ref.Path, from)
+		if len(files) > 0 && slices.Contains(open, p.packageID(files[0])) {
+			files, text = nil, sayImportCycle(ref.Path)
+		}
 		if text != "" && u.bad == nil {
 			code := schema.CodeInvalid
 			if text == sayImportPlace(ref.Path) {
@@ -181,15 +184,20 @@ func (p *packaging) follow(u *unit, file, from string) {
 			}
 			u.bad = &fault{Pos: ref.Pos, Code: code, Text: text}
 		}
-		if len(files) == 0 {
+		if _, seen := u.imports[ref.Path]; seen || len(files) == 0 {
 			continue
 		}
 		u.imports[ref.Path] = files
 		u.names = append(u.names, files...)
+		inner := append(slices.Clone(open), p.packageID(files[0]))
 		for _, f := range files {
-			p.follow(u, f, path.Dir(f))
+			p.follow(u, f, path.Dir(f), inner)
 		}
 	}
+}
+
+func (p *packaging) packageID(file string) string {
+	return path.Dir(file) + ":" + p.files[file].cue.pkg
 }
 
 // resolve finds the files of an import; text says why it may not be imported.
@@ -262,7 +270,7 @@ func (l *Loader) evaluateUnit(ctx context.Context, fsys fs.FS, p *packaging, u *
 	if err != nil {
 		return nil, fmt.Errorf("evaluate %s: %w", u.main[0], err)
 	}
-	st.faults = a.Faults
+	st.faults, st.retry = a.Faults, retryOf(a)
 	if a.Tree != nil && a.Tree.Kind != badNode {
 		f := &finder{main: u.main, found: &st.found}
 		f.findIn(a.Tree, p.files[u.main[0]].cue)

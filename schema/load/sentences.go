@@ -18,10 +18,11 @@ const (
 	sayNUL       = "the file contains a NUL byte"
 	sayNotUTF8   = "the file is not valid UTF-8"
 	sayDepth     = "structs and lists are nested too deeply"
+	sayTooMuch   = "the value is too large"
 	sayFields    = "a struct has too many fields"
 	sayJSONTail  = "not valid JSON: more text after the value"
 	sayJSONEnd   = "not valid JSON: the file ends in the middle of a value"
-	sayYAMLBomb  = "the YAML aliases expand to too many values"
+	sayYAMLBomb  = "too many values, an alias counted as all that it stands for"
 	sayYAMLKey   = "a YAML key must be plain text"
 	sayYAMLMerge = "YAML merge keys (<<) are not supported"
 	sayYAMLFloat = "not a finite number"
@@ -49,6 +50,8 @@ func sayTooBig(size, limit int64) string {
 
 func sayEvalTime(d time.Duration) string { return "evaluation did not end within " + d.String() }
 
+func sayEvalStart(err error) string { return "evaluation is not possible: " + err.Error() }
+
 func sayNotConcrete(value string) string {
 	if len(value) > 80 {
 		value = value[:80] + "…"
@@ -70,6 +73,10 @@ func sayImport(path string) string {
 
 func sayNoImport(path string) string {
 	return fmt.Sprintf("import %q: there is no such package in the repository", path)
+}
+
+func sayImportCycle(path string) string {
+	return fmt.Sprintf("import %q: the packages import each other in a circle", path)
 }
 
 func sayImportPlace(path string) string {
@@ -123,7 +130,7 @@ func sayPlace(kind schema.Kind, p filePlace) string {
 	if p.workspace != "" {
 		right = strings.ReplaceAll(right, "<workspace>", p.workspace)
 	}
-	return fmt.Sprintf("a %s is not accepted here; its place is %s", kind, right)
+	return fmt.Sprintf("an object of kind %s is not accepted here; its place is %s", kind, right)
 }
 
 func sayOtherWorkspace(given, real string) string {
