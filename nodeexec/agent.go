@@ -92,14 +92,15 @@ func (a *Agent) Run(ctx context.Context) error {
 // Close lets go of the state directory of an agent that is not run.
 func (a *Agent) Close() error { return a.lock.Close() }
 
-// leave waits for the operations in flight; their context has ended.
+// leave waits for the operations and questions in flight, whose context has
+// ended: the caller takes host and engine away next.
 func (a *Agent) leave() {
 	done := make(chan struct{})
-	go func() { a.steps.Wait(); close(done) }()
+	go func() { a.steps.Wait(); a.probes.all.Wait(); close(done) }()
 	select {
 	case <-done:
 	case <-time.After(leaveWithin):
-		a.log.Warn("operations are still going on; they are looked at again after the next start")
+		a.log.Warn("an operation or a question does not end; it is left behind")
 	}
 	if a.ourCopies != nil {
 		a.ourCopies.Close()

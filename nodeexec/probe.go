@@ -16,6 +16,7 @@ var errUnanswered = errors.New("an earlier question is not answered yet")
 type probes struct {
 	mu   sync.Mutex
 	open map[string]bool
+	all  sync.WaitGroup
 }
 
 func (p *probes) begin(name string) bool {
@@ -28,6 +29,7 @@ func (p *probes) begin(name string) bool {
 		p.open = map[string]bool{}
 	}
 	p.open[name] = true
+	p.all.Add(1)
 	return true
 }
 
@@ -35,6 +37,7 @@ func (p *probes) end(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.open, name)
+	p.all.Done()
 }
 
 type answer[T any] struct {

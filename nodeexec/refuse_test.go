@@ -121,7 +121,9 @@ func TestRefusals(t *testing.T) { // X-7, X-18, D-60, D-61, D-80
 		{"mount what is not wanted", step(schema.ActionMount, imagenet, schema.StepArgs{UID: "u-net"}), nil,
 			"the mount is not in this machine's target"},
 		{"create a copy outside the data locations", step(schema.ActionCreateCopy, cache, schema.StepArgs{UID: "u-cache"}),
-			func(s *situation) { s.target.Copies = []schema.CopyTarget{{Drive: cache, UID: "u-cache", Location: "/tmp"}} },
+			func(s *situation) {
+				s.target.Copies = []schema.CopyTarget{{Drive: cache, UID: "u-cache", Location: "/tmp"}}
+			},
 			"/tmp is not a data location of this machine"},
 		{"a name that leads elsewhere", step(schema.ActionUnexport, imagenet, schema.StepArgs{UID: "../../etc", To: "x"}), nil,
 			`"../../etc" is not a name`},
