@@ -331,3 +331,47 @@ func TestWeirdNames(t *testing.T) { // D-21
 		require.NoError(t, h.Unmount(target, false, false), name)
 	}
 }
+
+func TestOpenBeneathAnotherFilesystem(t *testing.T) { // D-40, X-17: it has an identity of its own
+	h := newMachine(t)
+	mountTmpfs(t, h.at("/mnt/data/nested"), "")
+	mkdir(t, h.at("/mnt/data/nested/x"))
+	d, err := open(t, h, "/mnt/data", "/mnt/data")
+	require.NoError(t, err)
+	sub, err := h.OpenBeneath(d, "nested/x")
+	require.NoError(t, err)
+	defer closeDir(t, sub)
+	require.NotEqual(t, d.FSID, sub.FSID)
+	require.Equal(t, "/mnt/data/nested/x", sub.Path)
+	require.NoError(t, h.Bind(sub, "/work/w", true))
+	require.NoError(t, h.Unmount("/work/w", false, false))
+}
+
+func TestForbiddenThatCannotBeFound(t *testing.T) { // then the words must do
+	h := newMachine(t)
+	mkdir(t, h.at("/mnt/data"))
+	symlink(t, "loop", h.at("/mnt/loop"))
+	_, err := open(t, h, "/mnt/data", "/mnt", "/mnt/loop/x")
+	require.NoError(t, err)
+	_, err = open(t, h, "/mnt", "/mnt", "/mnt/loop/x")
+	require.ErrorIs(t, err, ErrForbidden)
+	d, err := h.MakeDir("/mnt/data/new", "/mnt", []string{"/mnt/loop/x"})
+	require.NoError(t, err)
+	closeDir(t, d)
+	_, err = h.MakeDir("/mnt/more/new", "/mnt", []string{"/mnt/more/new/loop", "/mnt/loop"})
+	require.ErrorIs(t, err, ErrForbidden)
+}
+
+func TestParallelBinds(t *testing.T) { // one operation a target at a time
+	h := newMachine(t)
+	mkdir(t, h.at("/mnt/data"))
+	d, err := open(t, h, "/mnt/data", "/mnt/data")
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() { require.NoError(t, h.Bind(d, "/work/exports/x", true)) })
+	}
+	wg.Wait()
+	require.Len(t, mustMounts(t, h, "/work/exports/x"), 1)
+	require.NoError(t, h.Unmount("/work/exports/x", false, false))
+}

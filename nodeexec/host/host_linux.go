@@ -14,9 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probeTimeout is how long a filesystem may take to answer.
-const probeTimeout = 3 * time.Second
-
 // system is the outside world that tests replace; realSystem is the only other one.
 type system struct {
 	mountinfo func() (io.ReadCloser, error)

@@ -63,18 +63,3 @@ func (h *Host) askRoom(ctx context.Context, d *Dir) (numbers, error) {
 	}
 	return ask(ctx, h.probes, e.probeKey(), probeTimeout, func() (numbers, error) { return h.numbers(e) }, nil)
 }
-
-// graced ends when ctx has ended for that long, with ErrNotAnswering as cause.
-func graced(ctx context.Context, grace time.Duration) (context.Context, func()) {
-	patient, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	unhook := context.AfterFunc(ctx, func() {
-		timer := time.NewTimer(grace)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			cancel(ErrNotAnswering)
-		case <-patient.Done():
-		}
-	})
-	return patient, func() { unhook(); cancel(nil) }
-}

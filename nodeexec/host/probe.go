@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// probeTimeout is how long a filesystem may take to answer.
+const probeTimeout = 3 * time.Second
+
 // prober asks things that may never answer: one question a key is under way
 // at any time, so that a dead server costs one goroutine for ever and not one
 // more at each look (node_exporter#578).
@@ -129,4 +132,19 @@ func start[T any](p *prober, key string, s *slot, fn func() (T, error), discard 
 		}
 	}()
 	return a
+}
+
+// graced ends when ctx has ended for that long, with ErrNotAnswering as cause.
+func graced(ctx context.Context, grace time.Duration) (context.Context, func()) {
+	patient, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	unhook := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel(ErrNotAnswering)
+		case <-patient.Done():
+		}
+	})
+	return patient, func() { unhook(); cancel(nil) }
 }
