@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,8 +25,16 @@ type bench struct {
 	source *fakeSource
 	store  *fakeStore
 	link   *fakeLink
-	passes []Pass
 	stop   func()
+
+	mu   sync.Mutex
+	list []Pass
+}
+
+func (b *bench) passes() []Pass {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.list)
 }
 
 // start runs a controller; stop ends it and waits.
@@ -32,7 +42,11 @@ func start(t *testing.T, change ...func(*Config)) *bench {
 	t.Helper()
 	b := &bench{source: newSource(), store: newFakeStore(), link: newFakeLink()}
 	cfg := Config{Source: b.source, Load: b.source.load, Store: b.store, Link: b.link, Plan: fakePlan, Address: "here"}
-	cfg.Hooks.Passed = func(p Pass) { b.passes = append(b.passes, p) }
+	cfg.Hooks.Passed = func(p Pass) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.list = append(b.list, p)
+	}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -80,18 +94,18 @@ func TestChangesAreCoalesced(t *testing.T) {
 		b.source.push("c1", machineObject("m1"))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		before := len(b.passes)
+		before := len(b.passes())
 		for i := range 100 {
 			b.link.hear(schema.MachineReport{Name: "m1", Incarnation: "i", Sequence: int64(i), Applied: int64(i)})
 			synctest.Wait()
 			if i == 0 {
-				require.Len(t, b.passes, before+1, "the first at once")
+				require.Len(t, b.passes(), before+1, "the first at once")
 			}
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(50 * time.Millisecond)
 		synctest.Wait()
-		require.InDelta(t, before+5, len(b.passes), 1, "100 ms of reports in passes 30 ms apart")
+		require.InDelta(t, before+5, len(b.passes()), 1, "100 ms of reports in passes 30 ms apart")
 	})
 }
 
@@ -202,17 +216,17 @@ func TestQuietCyclesWriteNothing(t *testing.T) {
 		b.link.hear(schema.MachineReport{Name: "m1", Incarnation: "i", Sequence: 1})
 		time.Sleep(time.Second)
 		synctest.Wait()
-		writes, events, passes := b.store.writes, len(b.store.events), len(b.passes)
+		writes, events, passes := b.store.writes, len(b.store.events), len(b.passes())
 		for i := range 100 {
 			b.link.hear(schema.MachineReport{Name: "m1", Incarnation: "i", Sequence: int64(i + 2)})
 			time.Sleep(10 * time.Second)
 		}
 		synctest.Wait()
-		require.GreaterOrEqual(t, len(b.passes), passes+100)
+		require.GreaterOrEqual(t, len(b.passes()), passes+100)
 		require.Equal(t, writes, b.store.writes)
 		require.Len(t, b.store.events, events)
 		require.Equal(t, int64(1), b.link.last()["m1"].Revision)
-		for _, p := range b.passes[passes:] {
+		for _, p := range b.passes()[passes:] {
 			require.False(t, p.Decided)
 			require.Zero(t, p.Assigned)
 		}
@@ -279,7 +293,7 @@ func TestUnsettledPlannerDoesNotSpin(t *testing.T) {
 		defer b.stop()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Less(t, len(b.passes), maxBusy+15)
+		require.Less(t, len(b.passes()), maxBusy+15)
 		require.True(t, b.Status().Unsettled)
 	})
 }
@@ -339,10 +353,10 @@ func TestBackoffWakesTheLoop(t *testing.T) {
 		b.Sync()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		before := len(b.passes)
+		before := len(b.passes())
 		time.Sleep(7 * time.Second)
 		synctest.Wait()
-		require.Greater(t, len(b.passes), before)
+		require.Greater(t, len(b.passes()), before)
 	})
 }
 

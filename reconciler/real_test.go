@@ -193,6 +193,9 @@ func TestReportsAreWrittenDown(t *testing.T) {
 	require.NoError(t, err)
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
+	if written(st) {
+		stop()
+	}
 	err = s.Watch(ctx, st.Revision, func(ch store.Changes) error {
 		if st, err = s.Update(ctx, st, ch); err == nil && written(st) {
 			stop()
@@ -458,4 +461,53 @@ func BenchmarkCommitToDown(b *testing.B) {
 
 func labelledRun(i int, label string) *schema.Object {
 	return runObject(fmt.Sprintf("r%04d", i), label)
+}
+
+// BenchmarkReportsToPlan is 5,000 machines of which each sends a changed report:
+// taken, compared, planned for, and published.
+func BenchmarkReportsToPlan(b *testing.B) {
+	const n = 5000
+	source, wire := newSource(), newFakeLink()
+	var objects []*schema.Object
+	for i := range n {
+		objects = append(objects, machineObject(fmt.Sprintf("m%04d", i)))
+	}
+	source.push("c1", objects...)
+	passed := make(chan Pass, 1)
+	r, err := New(Config{
+		Source: source, Load: source.load, Store: Etcd(openStore(b)), Link: wire, Plan: fakePlan, Coalesce: time.Nanosecond,
+		Hooks: Hooks{Passed: func(p Pass) {
+			select {
+			case passed <- p:
+			default:
+			}
+		}},
+	})
+	require.NoError(b, err)
+	ctx, cancel := context.WithCancel(b.Context())
+	done := make(chan error)
+	go func() { done <- r.Run(ctx) }()
+	for p := range passed {
+		if r.Status().Head == "c1" && !p.Decided {
+			break
+		}
+	}
+	sequence := int64(0)
+	for b.Loop() {
+		sequence++
+		wire.mu.Lock()
+		for i := range n {
+			name := fmt.Sprintf("m%04d", i)
+			wire.heard[name] = link.Presence{Connected: true, Heard: time.Now()}
+			wire.reports[name] = &schema.MachineReport{Name: name, Sequence: sequence, Applied: sequence}
+		}
+		wire.mu.Unlock()
+		for len(passed) > 0 {
+			<-passed
+		}
+		wire.changed <- struct{}{}
+		<-passed
+	}
+	cancel()
+	<-done
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -14,8 +15,8 @@ import (
 
 // Assign makes targets the machines' assignments: it writes the references of
 // those that changed, drops those of machines without a target, and sets
-// ClusterUID, Epoch and Revision of every target. An unchanged target
-// keeps its revision and costs no write. Call it when the decisions that the
+// ClusterUID, Epoch and Revision of every target, which nobody changes from then on
+// . An unchanged target keeps its revision and costs no write. Call it when the decisions that the
 // targets follow from are committed. It returns how many changed. Errors are
 // those of Commit.
 func (l *Leader) Assign(ctx context.Context, targets map[string]*schema.Assignment, blobs map[string][]byte) (int, error) {
@@ -25,6 +26,9 @@ func (l *Leader) Assign(ctx context.Context, targets map[string]*schema.Assignme
 	next := maps.Clone(l.state.Assigned)
 	var changed []string
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
+		if sameTarget(l.given[name], targets[name]) {
+			continue
+		}
 		given := reference(targets[name], l.state.Meta.Epoch)
 		if old, ok := next[name]; ok && old.Hash == given.Hash && old.Epoch == given.Epoch {
 			continue
@@ -48,6 +52,7 @@ func (l *Leader) Assign(ctx context.Context, targets map[string]*schema.Assignme
 	for name, target := range targets {
 		target.ClusterUID, target.Epoch, target.Revision = l.state.Meta.ClusterUID, next[name].Epoch, next[name].Revision
 	}
+	l.given = targets
 	return len(changed), nil
 }
 
@@ -123,12 +128,22 @@ func (l *Leader) txnSplit(ctx context.Context, ops []op) ([]int64, error) {
 	return revisions, nil
 }
 
+// plain is what a machine does by an assignment: a commit that changes nothing for
+// it must not touch it.
+func plain(a *schema.Assignment) *schema.Assignment {
+	out := *a
+	out.ClusterUID, out.Epoch, out.Revision, out.Commit = "", 0, 0, ""
+	return &out
+}
+
+// sameTarget spares most of the hashing: few machines change in a pass.
+func sameTarget(old, a *schema.Assignment) bool {
+	return old != nil && reflect.DeepEqual(plain(old), plain(a))
+}
+
 // reference is what is kept of an assignment.
 func reference(a *schema.Assignment, epoch int64) Assigned {
-	plain := *a
-	// Not part of what a machine does: a commit that changes nothing for it must not touch it.
-	plain.ClusterUID, plain.Epoch, plain.Revision, plain.Commit = "", 0, 0, ""
-	out := Assigned{Epoch: epoch, Commit: a.Commit, Hash: schema.HashJSON(&plain), Blobs: a.BlobHashes()}
+	out := Assigned{Epoch: epoch, Commit: a.Commit, Hash: schema.HashJSON(plain(a)), Blobs: a.BlobHashes()}
 	for _, c := range a.Copies {
 		out.Copies = append(out.Copies, c.UID)
 	}

@@ -130,3 +130,26 @@ func TestNewEpochAssignsAnew(t *testing.T) {
 	require.Equal(t, int64(2), second.Epoch)
 	require.Greater(t, second.Revision, first.Revision)
 }
+
+func BenchmarkAssignUnchanged(b *testing.B) {
+	l := lead(b, open(b))
+	targets := func() map[string]*schema.Assignment {
+		out := map[string]*schema.Assignment{}
+		for i := range 5000 {
+			a := target(fmt.Sprintf("m-%04d", i), "t")
+			for j := range 8 {
+				a.Workers = append(a.Workers, schema.WorkerTarget{Name: fmt.Sprint(j), Template: "t", Mounts: []schema.BindTarget{{Path: "/a"}, {Path: "/b"}}})
+			}
+			out[a.Machine] = a
+		}
+		return out
+	}
+	_, err := l.Assign(b.Context(), targets(), nil)
+	require.NoError(b, err)
+	next := targets()
+	for b.Loop() {
+		n, err := l.Assign(b.Context(), next, nil)
+		require.NoError(b, err)
+		require.Zero(b, n)
+	}
+}

@@ -23,7 +23,8 @@ type Leader struct {
 	election *concurrency.Election
 	guard    clientv3.Cmp
 
-	state  *State // nil: must be loaded
+	state  *State                        // nil: must be loaded
+	given  map[string]*schema.Assignment // the newest targets
 	blobs  map[string]bool
 	events eventLog
 
@@ -129,7 +130,7 @@ func (l *Leader) Load(ctx context.Context) (*State, error) {
 	if l.events, err = l.store.countEvents(ctx); err != nil {
 		return nil, err
 	}
-	l.state = st
+	l.state, l.given = st, nil
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.alive = st.Alive
