@@ -12,7 +12,6 @@ import (
 const (
 	workRoot = "/var/lib/astraeus-work"
 	stateDir = "/var/lib/astraeus-agent"
-	logDir   = "/var/log/astraeus"
 )
 
 // layout is where things are in a lab's directory.
@@ -131,4 +130,14 @@ func grantDirs(objects map[schema.Key]*schema.Object, org string) []string {
 	}
 	slices.Sort(dirs)
 	return slices.Compact(dirs)
+}
+
+// keeping adds the machines of before that are not there any more.
+func (c roomConf) keeping(before roomConf) roomConf {
+	for _, m := range before.Machines {
+		if !slices.ContainsFunc(c.Machines, func(now machineConf) bool { return now.Name == m.Name }) {
+			c.Machines = append(c.Machines, m)
+		}
+	}
+	return c
 }

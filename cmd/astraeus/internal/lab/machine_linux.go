@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -85,15 +84,13 @@ func newMachine(at layout, conf machineConf) (*machineProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	shares, err := nfslab.New(nfslab.Options{Host: h, Machine: conf.Name, WorkRoot: workRoot, Root: root, Address: conf.Address,
-		Lookup: at.lookup})
+	shares, err := nfslab.New(nfslab.Options{Machine: conf.Name, WorkRoot: workRoot, Host: h, Addresses: h.Addresses, Peer: at.peer})
 	if err != nil {
 		return nil, err
 	}
 	agent, err := nodeexec.New(nodeexec.Config{
 		Machine: conf.Name, StateDir: filepath.Join(root, stateDir), WorkRoot: workRoot, Address: conf.Address,
-		Host: nodeexec.OnHost(h), Shares: shares, Engine: engine, LogDir: filepath.Join(root, logDir),
-		Dial: dialer(conf.Name), ReportEvery: 2 * time.Second, Log: log,
+		Host: nodeexec.OnHost(h), Shares: shares, Engine: engine, Dial: dialer(conf.Name), ReportEvery: 2 * time.Second, Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -114,21 +111,18 @@ func dialer(machine string) func(context.Context) (grpc.ClientConnInterface, err
 	}
 }
 
-// lookup finds a machine's root by its address, in the file that the room keeps.
-func (l layout) lookup(address string) (root string, ok bool) {
+// peer finds a machine by its address, in the file that the room keeps.
+func (l layout) peer(address string) (nfslab.Peer, bool) {
 	data, err := os.ReadFile(l.peers())
 	if err != nil {
-		return "", false
+		return nfslab.Peer{}, false
 	}
-	var peers map[string]string
+	var peers map[string]nfslab.Peer
 	if json.Unmarshal(data, &peers) != nil {
-		return "", false
+		return nfslab.Peer{}, false
 	}
-	if _, err := netip.ParseAddr(address); err != nil {
-		return "", false
-	}
-	root, ok = peers[address]
-	return root, ok
+	peer, ok := peers[address]
+	return peer, ok
 }
 
 // takeDown stops the machine's workers and unmounts what its agent mounted.

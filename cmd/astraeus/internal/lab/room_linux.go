@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	nfslab "astraeus.io/astraeus/nodeexec/nfs/lab"
 )
 
 // roomMain reads a roomConf a line from standard input and keeps the machines
@@ -122,9 +124,9 @@ func (r *room) apply(conf roomConf) error {
 // writePeers tells agents where the other machines' roots are: what a network
 // mount of the lab binds from.
 func (r *room) writePeers(conf roomConf) error {
-	peers := map[string]string{}
+	peers := map[string]nfslab.Peer{}
 	for _, mc := range conf.Machines {
-		peers[mc.Address] = r.root(mc.Name)
+		peers[mc.Address] = nfslab.Peer{Machine: mc.Name, Root: r.root(mc.Name), WorkRoot: workRoot}
 	}
 	return writeJSON(r.peers(), peers)
 }
@@ -161,7 +163,7 @@ func (r *room) keep(conf machineConf) error {
 // the directories that grants name.
 func (r *room) furnish(conf machineConf) error {
 	root := r.root(conf.Name)
-	for _, dir := range append([]string{workRoot, stateDir, logDir, "/tmp"}, conf.Dirs...) {
+	for _, dir := range append([]string{workRoot, stateDir, "/tmp"}, conf.Dirs...) {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			return err
 		}

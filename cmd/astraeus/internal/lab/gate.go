@@ -1,0 +1,68 @@
+package lab
+
+import (
+	"sync"
+	"time"
+
+	"astraeus.io/astraeus/planner"
+	"astraeus.io/astraeus/schema"
+)
+
+// gateWait is how long the first plan waits for machines that do not come up.
+const gateWait = 10 * time.Second
+
+// gate plans as the planner does, except that it sees no machine before all
+// declared ones are up: a lab's machines come up together, and where runs are
+// placed should not depend on which agent was a few milliseconds ahead.
+//
+// It also hands out the first plan of each commit, for people to read.
+type gate struct {
+	plan   func(planner.Input) schema.Plan
+	schema string // version of the schema, for the document
+
+	mu     sync.Mutex
+	open   bool
+	since  time.Time
+	commit string
+	plans  chan planner.PlanDocument
+}
+
+func newGate(schemaVersion string) *gate {
+	return &gate{plan: planner.Plan, schema: schemaVersion, plans: make(chan planner.PlanDocument, 16)}
+}
+
+// Plan is planner.Plan behind the gate.
+func (g *gate) Plan(in planner.Input) schema.Plan {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.since.IsZero() {
+		g.since = in.Now
+	}
+	if g.open = g.open || in.Desired != nil && (allUp(in) || in.Now.Sub(g.since) > gateWait); !g.open {
+		in.Observed.Machines = nil
+		return g.plan(in)
+	}
+	plan := g.plan(in)
+	if in.Desired != nil && in.Desired.Commit != g.commit {
+		g.commit = in.Desired.Commit
+		select {
+		case g.plans <- planner.Document(plan, in, g.schema):
+		default: // nobody reads; the next commit's plan may be seen again
+		}
+	}
+	return plan
+}
+
+// allUp reports whether every declared machine is up and has told what it has.
+func allUp(in planner.Input) bool {
+	up := map[string]bool{}
+	for _, m := range in.Observed.Machines {
+		up[m.Name] = m.State == schema.MachineUp && m.Filesystems != nil
+	}
+	for key := range in.Desired.Objects {
+		if key.Kind == schema.KindMachine && !up[key.Name] {
+			return false
+		}
+	}
+	return true
+}
