@@ -101,6 +101,7 @@ func (c *controller) until(what string, ok func(Status) bool) Status {
 // machine is an agent that takes assignments and reports that it runs what they name.
 type machine struct {
 	name     string
+	fill     func(*schema.MachineReport)
 	stream   linkservice.ClientStream
 	got      chan *schema.Assignment
 	sequence int64
@@ -116,13 +117,16 @@ func (c *controller) machine(name string) *machine {
 	return c.connect(name)
 }
 
-func (c *controller) connect(name string) *machine {
+func (c *controller) connect(name string) *machine { return c.connectAs(name, nil) }
+
+// connectAs connects a machine whose reports are completed by fill.
+func (c *controller) connectAs(name string, fill func(*schema.MachineReport)) *machine {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), linkservice.MachineHeader, name))
 	c.t.Cleanup(cancel)
 	stream, err := linkservice.Connect(ctx, c.conn)
 	require.NoError(c.t, err)
-	m := &machine{name: name, stream: stream, got: make(chan *schema.Assignment, 100), stop: cancel, ended: make(chan struct{})}
+	m := &machine{name: name, fill: fill, stream: stream, got: make(chan *schema.Assignment, 100), stop: cancel, ended: make(chan struct{})}
 	hello := &schema.Hello{Version: schema.AssignmentVersion, Machine: name, Incarnation: "i"}
 	_ = stream.Send(&schema.Up{Hello: hello}) // one that is turned away says why in Recv
 	m.report(nil)
@@ -151,8 +155,11 @@ func (m *machine) report(a *schema.Assignment) {
 	if a != nil {
 		r.Epoch, r.Applied = a.Epoch, a.Revision
 		for _, w := range a.Workers {
-			r.Workers = append(r.Workers, schema.Worker{Run: w.Run.Scoped(), RunUID: w.RunUID, Generation: w.Generation, Name: w.Name, State: schema.WorkerRunning})
+			r.Workers = append(r.Workers, schema.Worker{Run: w.Run.Scoped(), RunUID: w.RunUID, Generation: w.Generation, Attempt: w.Attempt, Name: w.Name, Rank: w.Rank, Index: w.Index, State: schema.WorkerRunning})
 		}
+	}
+	if m.fill != nil {
+		m.fill(r)
 	}
 	_ = m.stream.Send(&schema.Up{Report: r})
 }
@@ -160,11 +167,12 @@ func (m *machine) report(a *schema.Assignment) {
 // from a commit to a running worker, over the real store and link.
 func TestFromCommitToConverged(t *testing.T) {
 	s, source := openStore(t), newSource()
-	source.push("c1", machineObject("m1"), runObject("train"))
+	source.push("c1", machineObject("m1"))
 	c := run(t, s, source, "one")
 	c.machine("m1")
-	status := c.until("converged", func(s Status) bool { yes, _ := s.Converged(false); return yes })
-	require.Equal(t, "c1", status.Head)
+	c.until("m1 is Up", func(s Status) bool { return s.Machines["m1"].State == schema.MachineUp })
+	source.push("c2", machineObject("m1"), runObject("train"))
+	status := c.until("converged", func(s Status) bool { yes, _ := s.Converged(false); return yes && s.Head == "c2" })
 	require.Equal(t, schema.MachineUp, status.Machines["m1"].State)
 	yes, why := status.Converged(true)
 	require.False(t, yes)
