@@ -163,3 +163,21 @@ func BenchmarkLoadOneChanged10k(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkLoadComputed1k is files that must be evaluated, one by one.
+func BenchmarkLoadComputed1k(b *testing.B) {
+	files := map[string]string{}
+	for i := range 1000 {
+		files[fmt.Sprintf("drives/d%d.cue", i)] = fmt.Sprintf(
+			"let n = %d\nkind: \"Drive\"\nmetadata: name: \"d\\(n)\"\nspec: sources: [{node_scope: \"placed\", path: \"\"}]\n", i)
+	}
+	fsys := withFrame(files)
+	for b.Loop() {
+		l := New(Options{})
+		d, _ := l.Load(context.Background(), fsys, Commit{})
+		if len(d.Objects) != 1004 {
+			b.Fatal(d.Diagnostics[:1])
+		}
+		l.Close()
+	}
+}

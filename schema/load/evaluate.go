@@ -88,6 +88,11 @@ func look(src source) answer {
 	}
 	for _, d := range f.Decls {
 		switch d := d.(type) {
+		case *ast.Attribute:
+			// It would let a file read others that are none of its business.
+			if key, _ := d.Split(); key == "extern" {
+				a.Faults = append(a.Faults, fault{Pos: place(d.Pos()), Code: schema.CodeInvalid, Text: sayExtern})
+			}
 		case *ast.Field:
 			if isRegular(d) {
 				a.HasFields = true

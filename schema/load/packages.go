@@ -54,6 +54,12 @@ func (l *Loader) packages(files []fileEntry) *packaging {
 		module: defaultModule, dirs: map[string][]string{}, files: l.files,
 		units: map[string]*unit{}, handled: map[string]bool{}, entries: map[string]fileEntry{},
 	}
+	if !slices.ContainsFunc(files, func(e fileEntry) bool {
+		c := l.files[e.path].cue
+		return c != nil && (c.computes || c.pkg != "")
+	}) {
+		return p // nothing but data
+	}
 	groups := map[string][]string{}
 	for _, e := range files {
 		st := l.files[e.path]
@@ -256,15 +262,12 @@ func (l *Loader) evaluateUnit(ctx context.Context, fsys fs.FS, p *packaging, u *
 		claimUnit(p, u, st)
 		return st, nil
 	}
-	j := job{Eval: true, Imports: map[string][]source{}}
-	var err error
-	if j.Files, err = l.sources(fsys, p, u.main, u.context); err != nil {
-		return nil, err
-	}
-	for name, files := range u.imports {
-		if j.Imports[name], err = l.sources(fsys, p, files, nil); err != nil {
-			return nil, err
-		}
+	j, bad := l.jobOf(fsys, p, u)
+	if bad != nil {
+		// It could be read a moment ago: another time, perhaps.
+		st.broken, st.faults, st.retry = true, []fault{*bad}, time.Now()
+		claimUnit(p, u, st)
+		return st, nil
 	}
 	a, err := l.worker.do(ctx, j)
 	if err != nil {
@@ -309,17 +312,24 @@ func claimUnit(p *packaging, u *unit, st *unitState) {
 	}
 }
 
-func (l *Loader) sources(fsys fs.FS, p *packaging, main, context []string) ([]source, error) {
-	var list []source
-	for i, f := range slices.Concat(main, context) {
-		data, bad := readFile(fsys, p.entries[f], l.opt.MaxFileBytes)
-		if bad == nil {
-			data, bad = sanitize(f, data)
+// jobOf collects the texts of a unit.
+func (l *Loader) jobOf(fsys fs.FS, p *packaging, u *unit) (j job, bad *fault) {
+	sources := func(files []string, definitions bool) (list []source) {
+		for _, f := range files {
+			data, problem := readFile(fsys, p.entries[f], l.opt.MaxFileBytes)
+			if problem == nil {
+				data, problem = sanitize(f, data)
+			}
+			if problem != nil {
+				bad = problem
+			}
+			list = append(list, source{Name: f, Text: string(data), Definitions: definitions})
 		}
-		if bad != nil {
-			return nil, fmt.Errorf("the tree changed while it was read: %w", bad)
-		}
-		list = append(list, source{Name: f, Text: string(data), Definitions: i >= len(main)})
+		return list
 	}
-	return list, nil
+	j = job{Eval: true, Files: append(sources(u.main, false), sources(u.context, true)...), Imports: map[string][]source{}}
+	for name, files := range u.imports {
+		j.Imports[name] = sources(files, false)
+	}
+	return j, bad
 }

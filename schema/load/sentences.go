@@ -18,6 +18,7 @@ const (
 	sayNUL       = "the file contains a NUL byte"
 	sayNotUTF8   = "the file is not valid UTF-8"
 	sayDepth     = "structs and lists are nested too deeply"
+	sayExtern    = "the attribute @extern is not allowed: a file embeds no others"
 	sayTooMuch   = "the value is too large"
 	sayFields    = "a struct has too many fields"
 	sayJSONTail  = "not valid JSON: more text after the value"
