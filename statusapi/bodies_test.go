@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"astraeus.io/astraeus/planner"
 	"astraeus.io/astraeus/schema"
 )
 
@@ -158,4 +159,43 @@ func TestStatus(t *testing.T) {
 	require.True(t, s.Ready)
 	require.Equal(t, map[string]int{"Up": 1}, s.Machines)
 	require.Equal(t, 4, s.Objects["drive"])
+}
+
+// D-90: state with its reason, where the data is, what it takes, and who uses it.
+func TestDriveStatus(t *testing.T) {
+	one, zero := 1, 0
+	view := cluster()
+	run := object(schema.KindRun, nsResearch, "reader", &schema.RunSpec{TaskTemplate: &schema.TaskTemplate{
+		Image: "x", DatavolumeRefs: []schema.DatavolumeRef{{Name: "imagenet"}},
+	}})
+	for k, o := range accept(run) {
+		view.Input.Accepted.Objects[k] = o
+	}
+	view.Input.Placed = map[schema.Key]schema.Placement{run.Key: {
+		Run: run.Key, RunUID: "uid-reader", Generation: 1, Spec: run.Spec.(*schema.RunSpec), Org: "acme", Workspace: "research",
+		Workers: []schema.PlacedWorker{{Name: "reader-0", Machine: "gpu-01", Since: noon}},
+	}}
+	machine := view.Input.Observed.Machines[0]
+	machine.Measurements = []schema.Measurement{{Drive: nsResearch + ".imagenet", UID: "uid-imagenet", Bytes: 150e9, Files: 1281167, Answers: one, At: noon}}
+
+	view.Plan = planner.Plan(view.Input)
+	d := body[Drive](t, NewHandler(fixed{view: view}, nil), long+"/drives/imagenet")
+	require.Equal(t, "Available", string(d.Status.State))
+	require.Equal(t, []string{"gpu-01"}, d.Status.Where)
+	require.EqualValues(t, 150e9, *d.Status.UsedBytes)
+	require.EqualValues(t, 1281167, *d.Status.Files)
+	require.Equal(t, one, *d.Status.Answers)
+	require.Equal(t, 1, d.Status.Workers)
+	require.Equal(t, "reader", d.UsedBy[0].Run)
+	require.Equal(t, "reader-0", d.UsedBy[0].Worker)
+
+	machine.State, machine.Measurements[0].Answers = schema.MachineDown, zero
+	d = body[Drive](t, NewHandler(fixed{view: view}, nil), long+"/drives/imagenet")
+	require.Equal(t, "Unreachable", string(d.Status.State))
+	require.Equal(t, "source 0 is on machine gpu-01 which is Down", d.Status.Message)
+
+	c := body[Drive](t, NewHandler(fixed{view: view}, nil), long+"/drives/cache")
+	require.Len(t, c.Copies, 1)
+	require.Equal(t, "gpu-01", c.Copies[0].Machine)
+	require.EqualValues(t, 7, c.Copies[0].Bytes)
 }

@@ -69,6 +69,7 @@ func (e *environment) plan(c *cli.Context) error {
 	}
 	plan := planner.Plan(input)
 	doc := planner.Document(plan, input, load.SchemaHash())
+	doc.Diagnostics = schema.SortDiagnostics(append(doc.Diagnostics, removalNotes(plan, input)...))
 	if err := problems.Diagnostics(doc.Diagnostics); err != nil {
 		return err
 	}
@@ -147,16 +148,10 @@ func (e *environment) inForceAt(ctx context.Context, repo *repository, rev strin
 // waits for a report counts as chosen, or every base would look unfinished.
 func inForce(base *schema.Desired, input planner.Input) schema.Accepted {
 	before := planner.Input{Desired: base, Observed: input.Observed, Now: input.Now, Seed: input.Seed}
-	decisions := planner.Plan(before).Decisions
-	accepted, _ := planner.Apply(before.Accepted, nil, decisions)
-	for _, r := range decisions.Refuse {
-		if r.Refusal == nil || r.Refusal.Hold.Code != schema.CodeDataLocation {
-			continue
-		}
-		if o := accepted.Objects[r.Key]; o != nil && o.Object != nil {
-			own := *o
-			own.Object, own.Refused = base.Objects[r.Key], nil
-			accepted.Objects[r.Key] = &own
+	accepted, _ := planner.Apply(before.Accepted, nil, planner.Plan(before).Decisions)
+	for key, o := range accepted.Objects {
+		if o.Object != nil && o.Refused != nil && o.Refused.Hold.Code == schema.CodeDataLocation && base.Objects[key] != nil {
+			o.Object, o.Refused = base.Objects[key], nil
 		}
 	}
 	accepted.Head = base.Commit

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"context"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -37,7 +37,7 @@ func validateCommand(env *environment) *cli.Command {
 			if err != nil {
 				return err
 			}
-			list := judge(c.Context, desired)
+			list := judge(desired)
 			if err := problems.Diagnostics(list); err != nil {
 				return err
 			}
@@ -55,7 +55,7 @@ func validateCommand(env *environment) *cli.Command {
 // judge is everything that is wrong with desired by itself: what loading found,
 // and what the planner would refuse or remark with nothing in force yet and
 // nothing reported.
-func judge(_ context.Context, desired *schema.Desired) []schema.Diagnostic {
+func judge(desired *schema.Desired) []schema.Diagnostic {
 	plan := planner.Plan(planner.Input{Desired: desired, Now: time.Now(), Seed: "validate"})
 	list := append([]schema.Diagnostic{}, desired.Diagnostics...)
 	for _, h := range plan.Holds {
@@ -64,7 +64,7 @@ func judge(_ context.Context, desired *schema.Desired) []schema.Diagnostic {
 			list = append(list, holdDiagnostic(h))
 		}
 	}
-	return schema.SortDiagnostics(append(list, plan.Notes...))
+	return schema.SortDiagnostics(slices.Concat(list, plan.Notes, membersNote(desired)))
 }
 
 func holdDiagnostic(h schema.Hold) schema.Diagnostic {

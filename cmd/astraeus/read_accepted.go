@@ -25,7 +25,7 @@ func acceptedLister(kind schema.Kind) lister {
 			}
 			for _, o := range objects {
 				l.Rows = append(l.Rows, view.Row{Ref: o.Object.Key.String(), Cells: []string{
-					workspaceCell(o.Object.Org, o.Object.Workspace), o.Object.Key.Name, numberCell(&o.Generation),
+					ownerCell(o.Object), o.Object.Key.Name, numberCell(&o.Generation),
 					view.Short(o.Commit), o.Object.Origin.String(), o.UID,
 				}})
 			}
@@ -51,6 +51,14 @@ func acceptedLister(kind schema.Kind) lister {
 			return view.Detail{}, errors.New("the name is in several places: give it as namespace.name")
 		},
 	}
+}
+
+// ownerCell is what an object lives in: its workspace, or its org.
+func ownerCell(o *schema.Object) string {
+	if !o.Key.Kind.InWorkspace() {
+		return o.Org
+	}
+	return workspaceCell(o.Org, o.Workspace)
 }
 
 func acceptedOf(ctx context.Context, c *client, kind schema.Kind) ([]*schema.AcceptedObject, error) {
