@@ -30,9 +30,8 @@ func newAssembly(problems []problem) *assembly {
 	return &assembly{problems: problems, orgs: map[string]bool{}, workspaces: map[string]string{}, namespaces: map[[2]string]string{}}
 }
 
-// addFile takes one file's result. A refused file's objects stay declared and
-// are not used; a handled file's come from its unit.
-func (a *assembly) addFile(file string, st *fileState, refused, handled bool) {
+// addFile takes one file's result. A handled file's objects come from its unit.
+func (a *assembly) addFile(file string, st *fileState, handled bool) {
 	p := st.place
 	if p.org == "" && !p.cluster && path.Ext(file) != ".cue" && !slices.ContainsFunc(st.objects, known) && len(knownClaims(st.claims)) == 0 {
 		return // somebody else's file: nothing of ours is in it
@@ -44,18 +43,9 @@ func (a *assembly) addFile(file string, st *fileState, refused, handled bool) {
 	if st.broken {
 		a.declareFolder(p)
 	}
-	if handled && !st.broken {
-		return
+	if !handled || st.broken {
+		a.addFound(file, &st.found)
 	}
-	f := st.found
-	if refused {
-		f.claims = slices.Clone(f.claims)
-		for _, d := range f.objects {
-			f.claims = append(f.claims, d.claim())
-		}
-		f.objects = nil
-	}
-	a.addFound(file, &f)
 }
 
 func known(d *declared) bool { return d.kind.Known() }

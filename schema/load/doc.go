@@ -36,6 +36,14 @@
 // evaluated together cannot be used, none of it is: half a definition would make
 // another object, not a missing one.
 //
+// # The tree
+//
+// The fs.FS may implement HashFS, so that unchanged files are not opened, and
+// ProblemFS, to name what it does not serve. Independently of it symlinks and
+// irregular files are never followed, names with control characters and names
+// that differ only in case or Unicode form are refused, and a file over the
+// limit is not opened.
+//
 // # Problems
 //
 // Every problem becomes a schema.Diagnostic with its place (G-4). An object with

@@ -102,16 +102,14 @@ func (l *Loader) Load(ctx context.Context, fsys fs.FS, at Commit) (*schema.Desir
 	if err := l.readFiles(ctx, fsys, list.files); err != nil {
 		return nil, err
 	}
-	p := l.packages(list.files)
+	l.refuseTwins(list.files)
+	p := l.packages(list)
 	if err := l.evaluate(ctx, fsys, p); err != nil {
 		return nil, err
 	}
 	a := newAssembly(list.problems)
 	for _, e := range list.files {
-		if e.twin != "" {
-			a.problems = append(a.problems, entryProblem(scopeOfDir(path.Dir(e.path)), schema.Pos{File: printable(e.path)}, e.twin))
-		}
-		a.addFile(e.path, l.files[e.path], e.twin != "", p.handled[e.path])
+		a.addFile(e.path, l.files[e.path], p.handled[e.path])
 	}
 	for _, id := range p.order {
 		a.addUnit(p.units[id], l.units[id])
@@ -119,6 +117,28 @@ func (l *Loader) Load(ctx context.Context, fsys fs.FS, at Commit) (*schema.Desir
 	d := a.finish()
 	d.Commit, d.Time = at.ID, at.Time
 	return d, nil
+}
+
+// refuseTwins makes files whose names some filesystem would take for one broken:
+// what they declare stays declared and is not used, alone or in a package.
+func (l *Loader) refuseTwins(files []fileEntry) {
+	for _, e := range files {
+		if e.twin == "" {
+			continue
+		}
+		st := *l.files[e.path]
+		st.hash, st.broken = "", true
+		st.faults = append(slices.Clone(st.faults), fault{Pos: schema.Pos{File: printable(e.path)}, Code: schema.CodeUnreadable, Text: e.twin})
+		st.claims = slices.Clone(st.claims)
+		for _, d := range st.objects {
+			st.claims = append(st.claims, d.claim())
+		}
+		if st.cue != nil {
+			st.claims = append(st.claims, claimsIn(st.cue.tree, e.path, levels)...)
+		}
+		st.objects = nil
+		l.files[e.path] = &st
+	}
 }
 
 // readFiles brings l.files up to date with the tree.

@@ -46,13 +46,20 @@ type packaging struct {
 	// handled are the files whose objects come from a unit.
 	handled map[string]bool
 	entries map[string]fileEntry
+	// holes are directories with a CUE file that could not be read at all, so that
+	// nobody knows which package lacks it.
+	holes map[string]string
 }
 
 // packages decides what is evaluated together (doc.go has the rules).
-func (l *Loader) packages(files []fileEntry) *packaging {
+func (l *Loader) packages(list *listing) *packaging {
+	files := list.files
 	p := &packaging{
 		module: defaultModule, dirs: map[string][]string{}, files: l.files,
-		units: map[string]*unit{}, handled: map[string]bool{}, entries: map[string]fileEntry{},
+		units: map[string]*unit{}, handled: map[string]bool{}, entries: map[string]fileEntry{}, holes: map[string]string{},
+	}
+	for _, bad := range list.problems {
+		p.hole(bad.File)
 	}
 	if !slices.ContainsFunc(files, func(e fileEntry) bool {
 		c := l.files[e.path].cue
@@ -64,6 +71,9 @@ func (l *Loader) packages(files []fileEntry) *packaging {
 	for _, e := range files {
 		st := l.files[e.path]
 		if st.cue == nil {
+			if st.broken {
+				p.hole(e.path)
+			}
 			continue
 		}
 		dir := path.Dir(e.path)
@@ -82,12 +92,19 @@ func (l *Loader) packages(files []fileEntry) *packaging {
 	}
 	for _, id := range slices.Sorted(maps.Keys(groups)) {
 		main := groups[id]
-		if len(main) > 1 || l.files[main[0]].cue.computes && !l.files[main[0]].broken {
+		first := l.files[main[0]]
+		if len(main) > 1 || first.cue.computes && !first.broken || p.holes[path.Dir(main[0])] != "" {
 			p.add(id, main)
 		}
 	}
 	slices.Sort(p.order)
 	return p
+}
+
+func (p *packaging) hole(file string) {
+	if path.Ext(file) == ".cue" {
+		p.holes[path.Dir(file)] = file
+	}
 }
 
 func inLib(file string) bool { return strings.HasPrefix(file, "lib/") }
@@ -151,8 +168,23 @@ func (p *packaging) gather(u *unit) {
 	}
 	slices.Sort(u.names)
 	for _, f := range u.names {
-		if p.files[f].broken && u.bad == nil {
-			u.bad = &fault{Pos: schema.Pos{File: u.main[0], Line: 1, Col: 1}, Code: schema.CodeInvalid, Text: sayBroken(f)}
+		if broken := p.brokenBeside(f); broken != "" && u.bad == nil && p.files[f].cue.pkg != "" {
+			u.bad = &fault{Pos: schema.Pos{File: u.main[0], Line: 1, Col: 1}, Code: schema.CodeInvalid, Text: sayBroken(broken)}
+		}
+	}
+}
+
+// brokenBeside names a file that a file's package may lack.
+func (p *packaging) brokenBeside(file string) string {
+	if p.files[file].broken {
+		return file
+	}
+	for dir := path.Dir(file); ; dir = path.Dir(dir) {
+		if hole := p.holes[dir]; hole != "" {
+			return hole
+		}
+		if dir == "." || inLib(file) {
+			return ""
 		}
 	}
 }
