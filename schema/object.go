@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 )
@@ -104,27 +105,34 @@ func (o *Object) At(field string) Pos {
 	return o.Origin
 }
 
-// UnmarshalJSON reads what Marshal writes; the key's kind chooses the spec's type.
+// UnmarshalJSON reads what Marshal writes; the key's kind chooses the spec's
+// type. It is strict: a field that this program does not know may mean something.
 func (o *Object) UnmarshalJSON(data []byte) error {
 	type plain Object
 	raw := struct {
 		*plain
 		Spec json.RawMessage `json:"spec"`
 	}{plain: (*plain)(o)}
-	if err := json.Unmarshal(data, &raw); err != nil {
-		return err
+	if err := strictly(data, &raw); err != nil {
+		return fmt.Errorf("object: %w", err)
 	}
 	spec := NewSpec(o.Key.Kind)
 	if spec == nil {
 		return fmt.Errorf("object %q: unknown kind", o.Key.Kind)
 	}
 	if len(raw.Spec) > 0 {
-		if err := json.Unmarshal(raw.Spec, spec); err != nil {
+		if err := strictly(raw.Spec, spec); err != nil {
 			return fmt.Errorf("object %s: spec: %w", o.Key, err)
 		}
 	}
 	o.Spec = spec
 	return nil
+}
+
+func strictly(data []byte, v any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(v)
 }
 
 // Rehash normalises the object and sets Hash (X-11). Call it once, when the

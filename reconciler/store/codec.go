@@ -71,73 +71,23 @@ func strict(data []byte, v any) error {
 	return nil
 }
 
-// The wire forms below repeat schema.AcceptedObject because a strict decoder does
-// not reach through schema.Object's own UnmarshalJSON.
-
-type objectWire struct {
-	Key       schema.Key      `json:"key"`
-	Org       string          `json:"org"`
-	Workspace string          `json:"workspace"`
-	Metadata  schema.Metadata `json:"metadata"`
-	Spec      json.RawMessage `json:"spec"`
-	Origin    schema.Pos      `json:"origin"`
-	Hash      string          `json:"hash"`
-}
-
-func (w *objectWire) object() (*schema.Object, error) {
-	if w == nil {
-		return nil, nil
-	}
-	spec := schema.NewSpec(w.Key.Kind)
-	if spec == nil {
-		return nil, fmt.Errorf("unknown kind %q", w.Key.Kind)
-	}
-	if err := strict(w.Spec, spec); err != nil {
-		return nil, fmt.Errorf("spec: %w", err)
-	}
-	return &schema.Object{
-		Key: w.Key, Org: w.Org, Workspace: w.Workspace, Metadata: w.Metadata, Spec: spec, Origin: w.Origin, Hash: w.Hash,
-	}, nil
-}
-
-type refusalWire struct {
-	Commit    string      `json:"commit"`
-	Candidate *objectWire `json:"candidate"`
-	Hold      schema.Hold `json:"hold"`
-}
-
+// decodeRefusal reads a refusal; schema.Object is strict by itself.
 func decodeRefusal(key string, data []byte) (*schema.Refusal, error) {
-	var w refusalWire
-	if err := decode(key, data, &w); err != nil {
+	var r schema.Refusal
+	if err := decode(key, data, &r); err != nil {
 		return nil, err
 	}
-	candidate, err := w.Candidate.object()
-	if err != nil {
-		return nil, corrupt(key, err)
-	}
-	return &schema.Refusal{Commit: w.Commit, Candidate: candidate, Hold: w.Hold}, nil
+	return &r, nil
 }
 
-// acceptedWire leaves out the refusal, which has a key of its own.
-type acceptedWire struct {
-	UID        string      `json:"uid"`
-	Generation int64       `json:"generation"`
-	Seq        int64       `json:"seq"`
-	Commit     string      `json:"commit"`
-	Object     *objectWire `json:"object"`
-}
-
+// decodeAccepted reads an object in force; its refusal has a key of its own.
 func decodeAccepted(key string, data []byte) (*schema.AcceptedObject, error) {
-	var w acceptedWire
-	if err := decode(key, data, &w); err != nil {
+	var a schema.AcceptedObject
+	if err := decode(key, data, &a); err != nil {
 		return nil, err
 	}
-	object, err := w.Object.object()
-	switch {
-	case err != nil:
-		return nil, corrupt(key, err)
-	case object == nil || w.UID == "":
-		return nil, corrupt(key, errors.New("no object or no uid"))
+	if a.Object == nil || a.UID == "" || a.Refused != nil {
+		return nil, corrupt(key, errors.New("no object or no uid, or a refusal in it"))
 	}
-	return &schema.AcceptedObject{UID: w.UID, Generation: w.Generation, Seq: w.Seq, Commit: w.Commit, Object: object}, nil
+	return &a, nil
 }

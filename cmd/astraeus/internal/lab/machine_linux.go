@@ -14,14 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
 
 	"astraeus.io/astraeus/nodeexec"
 	"astraeus.io/astraeus/nodeexec/host"
 	nfslab "astraeus.io/astraeus/nodeexec/nfs/lab"
 	"astraeus.io/astraeus/nodeexec/runtime"
 	"astraeus.io/astraeus/nodeexec/runtime/process"
-	"astraeus.io/astraeus/schema/link"
 )
 
 // workerGrace is how long a worker may take to end when its machine is taken down.
@@ -90,7 +88,7 @@ func newMachine(at layout, conf machineConf) (*machineProcess, error) {
 	}
 	agent, err := nodeexec.New(nodeexec.Config{
 		Machine: conf.Name, StateDir: filepath.Join(root, stateDir), WorkRoot: workRoot, Address: conf.Address,
-		Host: nodeexec.OnHost(h), Shares: shares, Engine: engine, Dial: dialer(conf.Name), ReportEvery: 2 * time.Second, Log: log,
+		Host: nodeexec.OnHost(h), Shares: shares, Engine: engine, Dial: dial, ReportEvery: 2 * time.Second, Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -98,17 +96,9 @@ func newMachine(at layout, conf machineConf) (*machineProcess, error) {
 	return &machineProcess{agent: agent, engine: engine, work: filepath.Join(root, workRoot)}, nil
 }
 
-// dialer connects to the link's socket, naming the machine: a unix socket has
-// no certificate that would.
-func dialer(machine string) func(context.Context) (grpc.ClientConnInterface, error) {
-	name := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
-		streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		return streamer(metadata.AppendToOutgoingContext(ctx, link.MachineHeader, machine), desc, conn, method, opts...)
-	}
-	return func(context.Context) (grpc.ClientConnInterface, error) {
-		return grpc.NewClient("unix:"+socketName, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithStreamInterceptor(name))
-	}
+// dial connects to the link's socket, which is named relative to the lab's directory.
+func dial(context.Context) (grpc.ClientConnInterface, error) {
+	return grpc.NewClient("unix:"+socketName, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
 // peer finds a machine by its address, in the file that the room keeps.
