@@ -64,7 +64,10 @@ func (r *Reconciler) term(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.status.update(func(s *Status) { s.Leading, s.Leader = true, r.cfg.Address })
+	r.status.update(func(s *Status) {
+		s.Leading, s.Leader = true, r.cfg.Address
+		s.settled, s.settledOnce = notPlanned, notPlanned
+	})
 	defer func() {
 		r.cfg.Link.Follow("")
 		r.status.update(func(s *Status) { s.Leading, s.Leader = false, "" })

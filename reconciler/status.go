@@ -66,9 +66,13 @@ func (r *Reconciler) Converged(once bool) (yes bool, why string) {
 
 // Converged is Reconciler.Converged at the time of this status.
 func (s Status) Converged(once bool) (yes bool, why string) {
-	why = s.settled
-	if once {
+	switch {
+	case !s.Leading:
+		why = "this controller does not lead"
+	case once:
 		why = s.settledOnce
+	default:
+		why = s.settled
 	}
 	return why == "", why
 }
