@@ -205,9 +205,8 @@ func (c *chaos) settle() {
 	c.mu.Lock()
 	c.faults = false
 	c.mu.Unlock()
-	c.w.mu.Lock()
-	c.w.incomplete, c.w.fail = false, map[string]error{}
-	c.w.mu.Unlock()
+	c.w.setFail(map[string]error{})
+	c.w.set(func(*worldState) { c.w.incomplete = false })
 	for range 200 {
 		c.assign(c.plan)
 		after(10 * time.Second)

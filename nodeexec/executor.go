@@ -169,10 +169,11 @@ func restoring(t *schema.Assignment) []schema.Step {
 	return steps
 }
 
-// start runs a job on its own goroutine unless its objects or all slots are taken.
-func (a *Agent) start(ctx context.Context, j *job) {
+// start runs a job on its own goroutine unless its objects or all slots are
+// taken, which is looked at again when an operation ends.
+func (a *Agent) start(ctx context.Context, j *job) bool {
 	if !a.ops.begin(j, a.cfg.Parallel) {
-		return
+		return false
 	}
 	a.steps.Add(1)
 	go func() {
@@ -190,6 +191,7 @@ func (a *Agent) start(ctx context.Context, j *job) {
 		a.ops.end(j)
 		a.wake()
 	}()
+	return true
 }
 
 // settle keeps the outcome of a job that has ended.
@@ -244,18 +246,18 @@ func (a *Agent) startTidy(ctx context.Context, j *job) {
 	a.actedMu.Lock()
 	now := time.Now()
 	wait := a.tidied[j.tidies].After(now)
-	if !wait {
-		a.tidied[j.tidies] = now.Add(tidyAgain)
-	}
 	for what, until := range a.tidied {
 		if !until.After(now) {
 			delete(a.tidied, what)
 		}
 	}
 	a.actedMu.Unlock()
-	if !wait {
-		a.start(ctx, j)
+	if wait || !a.start(ctx, j) {
+		return
 	}
+	a.actedMu.Lock()
+	defer a.actedMu.Unlock()
+	a.tidied[j.tidies] = now.Add(tidyAgain)
 }
 
 func (a *Agent) noteActed(key failKey) {

@@ -83,22 +83,17 @@ func TestBackoffDoublesAndSurvivesARestart(t *testing.T) { // X-23
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.w.fail["CreateCopy u-cache"] = errors.New("disk on fire")
-		attempts := 0
-		r.w.onEffect = func(name string) {
-			if name == "CreateCopy u-cache" {
-				attempts++
-			}
-		}
+		attempts := func() int { return r.w.tried("CreateCopy u-cache") }
 		r.start()
 		r.assign(r.upSteps)
 		after(500 * time.Millisecond)
-		require.Equal(t, 1, attempts)
+		require.Equal(t, 1, attempts())
 		after(time.Second) // 1 s
-		require.Equal(t, 2, attempts)
+		require.Equal(t, 2, attempts())
 		after(2 * time.Second) // 2 s
-		require.Equal(t, 3, attempts)
+		require.Equal(t, 3, attempts())
 		after(3 * time.Second)
-		require.Equal(t, 3, attempts) // 4 s is not over
+		require.Equal(t, 3, attempts()) // 4 s is not over
 		f := r.report().Failures[0]
 		require.Equal(t, schema.ActionCreateCopy, f.Action)
 		require.Equal(t, "disk on fire", f.Message)
@@ -108,13 +103,11 @@ func TestBackoffDoublesAndSurvivesARestart(t *testing.T) { // X-23
 		r.start()
 		r.send(r.base)
 		after(100 * time.Millisecond)
-		require.Equal(t, 3, attempts, "the backoff was forgotten")
+		require.Equal(t, 3, attempts(), "the backoff was forgotten")
 		after(2 * time.Second)
-		require.Equal(t, 4, attempts)
+		require.Equal(t, 4, attempts())
 
-		r.w.mu.Lock()
-		r.w.fail = map[string]error{}
-		r.w.mu.Unlock()
+		r.w.setFail(map[string]error{})
 		r.assign(func(a *schema.Assignment) { a.Copies[0].SizeHint = 1 }) // a changed target starts anew
 		synctest.Wait()
 		require.Equal(t, 1, r.w.count("Start train-0"))
@@ -164,19 +157,11 @@ func TestTidyingThatDoesNotHelpIsNotHot(t *testing.T) { // design.md: never a ho
 		defer r.stop()
 		r.assign(r.upSteps)
 		synctest.Wait()
-		attempts := 0
-		r.w.mu.Lock()
-		r.w.fail["Remove "+trainID()] = errors.New("no")
-		r.w.onEffect = func(name string) {
-			if name == "Remove "+trainID() {
-				attempts++
-			}
-		}
-		r.w.mu.Unlock()
+		r.w.setFail(map[string]error{"Remove " + trainID(): errors.New("no")})
 		r.w.end(trainID(), 0)
 		r.assign(func(a *schema.Assignment) { a.Workers, a.Steps = nil, nil })
 		after(5 * time.Minute)
-		require.InDelta(t, 10, attempts, 2)
+		require.InDelta(t, 10, r.w.tried("Remove "+trainID()), 2)
 	})
 }
 
@@ -219,9 +204,8 @@ func TestNothingDestructiveWithoutCompleteListings(t *testing.T) { // X-7, kuber
 				})
 				after(time.Minute)
 				require.Empty(t, r.w.log())
-				r.w.mu.Lock()
-				r.w.incomplete, r.w.fail = false, map[string]error{}
-				r.w.mu.Unlock()
+				r.w.setFail(map[string]error{})
+				r.w.set(func(*worldState) { r.w.incomplete = false })
 				after(10 * time.Second)
 				require.Equal(t, []string{"DeleteCopy u-cache"}, r.w.log())
 			})

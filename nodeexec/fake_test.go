@@ -26,6 +26,8 @@ type world struct {
 	// fail makes an effect fail, hang makes it wait for its context, by name.
 	fail map[string]error
 	hang map[string]bool
+	// tries counts effects by name, failed ones too.
+	tries map[string]int
 	// incomplete makes the engine's listing incomplete.
 	incomplete bool
 	wrong      bool // mounts show another source than wanted
@@ -51,7 +53,7 @@ type fakeWorker struct {
 }
 
 func newWorld(path string) *world {
-	w := &world{path: path, fail: map[string]error{}, hang: map[string]bool{}, events: make(chan struct{}, 1)}
+	w := &world{path: path, fail: map[string]error{}, hang: map[string]bool{}, tries: map[string]int{}, events: make(chan struct{}, 1)}
 	w.state = worldState{Workers: map[string]*fakeWorker{}, Copies: map[string]*schema.Copy{}, Marked: map[string]bool{},
 		Dirs: map[string]string{"/data": "fs-data", "/data/set": "fs-data", "/mnt/disk": "fs-disk"}}
 	if body, err := os.ReadFile(path); err == nil {
@@ -65,11 +67,15 @@ func newWorld(path string) *world {
 // effect is every change of the world: it may fail or hang first.
 func (w *world) effect(ctx context.Context, name string, change func()) error {
 	w.mu.Lock()
-	err, hang, hook := w.fail[name], w.hang[name], w.onEffect
+	hook := w.onEffect
+	w.tries[name]++
 	w.mu.Unlock()
 	if hook != nil {
 		hook(name)
 	}
+	w.mu.Lock()
+	err, hang := w.fail[name], w.hang[name]
+	w.mu.Unlock()
 	if hang {
 		<-ctx.Done()
 		return ctx.Err()
@@ -115,6 +121,18 @@ func (w *world) log() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.state.Log)
+}
+
+func (w *world) tried(name string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tries[name]
+}
+
+func (w *world) setFail(fail map[string]error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fail = fail
 }
 
 func (w *world) count(name string) int {
