@@ -35,7 +35,7 @@ func (c countingFS) edit(name, text string) {
 func TestReload(t *testing.T) {
 	const other = "kind: \"Drive\"\nmetadata: name: \"other\"\nspec: sources: [{node_scope: \"placed\", path: \"%s\"}]\n"
 	fsys := newCountingFS(map[string]string{"drives/fine.cue": fineDrive, "drives/other.cue": other})
-	l := New(Options{Parallel: 1})
+	l := New(Options{EvalTimeout: 30 * time.Second, Parallel: 1})
 	defer l.Close()
 	before, err := l.Load(context.Background(), fsys, Commit{ID: "a", Time: time.Unix(1, 0)})
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestReload(t *testing.T) {
 // A renamed cluster moves every namespace; the specs stay what they were.
 func TestReloadMovesNamespaces(t *testing.T) {
 	fsys := newCountingFS(map[string]string{"drives/fine.cue": fineDrive})
-	l := New(Options{})
+	l := New(Options{EvalTimeout: 30 * time.Second})
 	defer l.Close()
 	before, err := l.Load(context.Background(), fsys, Commit{})
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ spec: sources: [{node_scope: "placed", path: ""}]
 	fsys.MapFS["lib/base/base.cue"] = &fstest.MapFile{}
 	fsys.cachedFS = newCachedFS(fsys.MapFS)
 	fsys.edit("lib/base/base.cue", "package base\n\nname: \"one\"\n")
-	l := New(Options{})
+	l := New(Options{EvalTimeout: 30 * time.Second})
 	defer l.Close()
 	name := func() string {
 		d, err := l.Load(context.Background(), fsys, Commit{})
@@ -130,7 +130,7 @@ func TestMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("loads 10,000 files")
 	}
-	l := New(Options{})
+	l := New(Options{EvalTimeout: 30 * time.Second})
 	defer l.Close()
 	fsys := newCachedFS(bigRepo(10_000))
 	peak := peakHeap(func() {

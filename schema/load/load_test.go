@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"testing"
+	"time"
 
 	"astraeus.io/astraeus/schema"
 	"github.com/stretchr/testify/require"
@@ -18,7 +19,13 @@ func TestMain(m *testing.M) {
 
 func loadFS(t testing.TB, fsys fs.FS) *schema.Desired {
 	t.Helper()
-	l := New(Options{})
+	// A busy machine must not make a short evaluation look endless.
+	return loadWith(t, fsys, Options{EvalTimeout: 30 * time.Second})
+}
+
+func loadWith(t testing.TB, fsys fs.FS, opt Options) *schema.Desired {
+	t.Helper()
+	l := New(opt)
 	defer l.Close()
 	d, err := l.Load(context.Background(), fsys, Commit{})
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -23,9 +24,9 @@ func TestReloadIsLoad(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	l := New(Options{Parallel: 1})
+	l := New(Options{EvalTimeout: 30 * time.Second, Parallel: 1})
 	defer l.Close()
-	fresh := New(Options{Parallel: 4})
+	fresh := New(Options{EvalTimeout: 30 * time.Second, Parallel: 4})
 	defer fresh.Close()
 	fsys := fstest.MapFS{}
 	rapid.Check(t, func(t *rapid.T) {
