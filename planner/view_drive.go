@@ -98,6 +98,9 @@ func (v *View) measured(d *DriveView) {
 	}
 	if !any {
 		for _, c := range d.Copies {
+			if c.Bytes < 0 || c.Files < 0 {
+				continue // there, and not measured yet
+			}
 			any = true
 			bytes, files = bytes+c.Bytes, files+c.Files
 		}

@@ -62,9 +62,38 @@ func (t *tracker) compare(old, r *schema.MachineReport, now time.Time) {
 	if old.Copies != nil && r.Copies != nil {
 		t.copies(old, r, now)
 	}
+	if old.Mounts != nil && r.Mounts != nil {
+		t.mounts(old, r, now)
+	}
 	if old.Workers != nil && r.Workers != nil {
 		t.workers(old, r, now)
 	}
+}
+
+// mounts tells of claims that came to be Bound or were unmounted (D-80).
+func (t *tracker) mounts(old, r *schema.MachineReport, now time.Time) {
+	before, after := boundMounts(old), boundMounts(r)
+	for at, m := range after {
+		if _, had := before[at]; !had {
+			t.add(now, scopedKey(schema.KindDrive, m.Drive), "Mounted", r.Name,
+				"Mounted on "+r.Name+" from "+m.From+" over "+string(m.Transport))
+		}
+	}
+	for at, m := range before {
+		if _, still := after[at]; !still {
+			t.add(now, scopedKey(schema.KindDrive, m.Drive), "Unmounted", r.Name, "Unmounted on "+r.Name)
+		}
+	}
+}
+
+func boundMounts(r *schema.MachineReport) map[string]schema.Mount {
+	out := make(map[string]schema.Mount, len(r.Mounts))
+	for _, m := range r.Mounts {
+		if m.State == schema.MountBound {
+			out[m.Path] = m
+		}
+	}
+	return out
 }
 
 func (t *tracker) copies(old, r *schema.MachineReport, now time.Time) {

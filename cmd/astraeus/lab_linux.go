@@ -94,7 +94,7 @@ func (v *labView) follow(ctx context.Context, once bool, timeout time.Duration, 
 		defer timer.Stop()
 		late = timer.C
 	}
-	planned := false
+	planned := "" // the commit whose plan was shown
 	for {
 		select {
 		case err := <-done:
@@ -109,7 +109,7 @@ func (v *labView) follow(ctx context.Context, once bool, timeout time.Duration, 
 		case <-late:
 			return exitWaiting, errors.Join(v.result(ctx), v.unreached())
 		case doc := <-v.lab.Plans:
-			planned = true
+			planned = doc.Inputs.Commit
 			if err := v.plan.Plan(doc); err != nil {
 				return exitError, err
 			}
@@ -118,8 +118,8 @@ func (v *labView) follow(ctx context.Context, once bool, timeout time.Duration, 
 				return exitError, err
 			}
 		}
-		if !planned || len(v.lab.Plans) > 0 {
-			continue
+		if planned == "" || v.last.Plan.Commit != planned {
+			continue // the status is from before
 		}
 		if reached, _ := v.last.Converged(once); reached {
 			if err := v.result(ctx); err != nil || once {
@@ -154,6 +154,9 @@ func (v *labView) note(u reconciler.Update) error {
 		}
 	}
 	v.progress.Note(u.Status.Plan.Steps)
+	if v.progress.Total() == 0 {
+		return nil
+	}
 	return v.meter.Progress(view.Progress{At: time.Now(), Commit: u.Status.Commit, Done: v.progress.Done(),
 		Total: v.progress.Total(), Waiting: len(u.Status.Plan.Waits)})
 }

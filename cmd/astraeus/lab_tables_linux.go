@@ -82,10 +82,17 @@ func copiesOf(state *statusapi.View) view.Listing {
 	for _, m := range state.Input.Observed.Machines {
 		for _, c := range m.Copies {
 			listing.Rows = append(listing.Rows, view.Row{Cells: []string{c.Drive, m.Name,
-				string(cmp.Or(c.State, schema.CopyPresent)), schema.Size(c.Bytes), c.Folder}})
+				string(cmp.Or(c.State, schema.CopyPresent)), copySize(c.Bytes), c.Folder}})
 		}
 	}
 	return sortRows(listing)
+}
+
+func copySize(bytes int64) string {
+	if bytes < 0 {
+		return "-" // not measured yet
+	}
+	return schema.Size(bytes)
 }
 
 // workersOf shows every placed worker: how it ended, or what its machine says.

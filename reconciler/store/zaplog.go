@@ -7,16 +7,18 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// slogCore hands etcd's log lines on: its warnings as warnings, all below as debug,
-// since what etcd calls information is a page at each start.
+// slogCore hands etcd's log lines on, a level lower than etcd calls them: what it
+// calls information is a page at each start, and its warnings and errors are about
+// choices of ours (one port, simple tokens, a store that is new). What concerns a
+// caller comes back as an error of a call, and is logged where that is handled.
 type slogCore struct{ log *slog.Logger }
 
 func slogLevel(level zapcore.Level) slog.Level {
 	switch {
-	case level >= zapcore.ErrorLevel:
+	case level > zapcore.ErrorLevel:
 		return slog.LevelError
-	case level == zapcore.WarnLevel:
-		return slog.LevelWarn
+	case level == zapcore.ErrorLevel:
+		return slog.LevelInfo
 	}
 	return slog.LevelDebug
 }

@@ -11,8 +11,8 @@ import (
 // gateWait is how long the first plan waits for machines that do not come up.
 const gateWait = 10 * time.Second
 
-// gate plans as the planner does, except that it sees no machine before all
-// declared ones are up: a lab's machines come up together, and where runs are
+// gate plans as the planner does, except that nothing is decided before all
+// declared machines are up: a lab's machines come up together, and where runs are
 // placed should not depend on which agent was a few milliseconds ahead.
 //
 // It also hands out the first plan of each commit, for people to read.
@@ -39,8 +39,7 @@ func (g *gate) Plan(in planner.Input) schema.Plan {
 		g.since = in.Now
 	}
 	if g.open = g.open || in.Desired != nil && (allUp(in) || in.Now.Sub(g.since) > gateWait); !g.open {
-		in.Observed.Machines = nil
-		return g.plan(in)
+		return introduction(g.plan(in))
 	}
 	plan := g.plan(in)
 	if in.Desired != nil && in.Desired.Commit != g.commit {
@@ -53,11 +52,23 @@ func (g *gate) Plan(in planner.Input) schema.Plan {
 	return plan
 }
 
-// allUp reports whether every declared machine is up and has told what it has.
+// introduction is all that machines are told before the gate opens: which cluster
+// they are in and where their data is, so that they can say what they hold. Its
+// Commit is empty, which tells it from a plan.
+func introduction(p schema.Plan) schema.Plan {
+	targets := make(map[string]*schema.Assignment, len(p.Targets))
+	for name, t := range p.Targets {
+		targets[name] = &schema.Assignment{Version: t.Version, ClusterUID: t.ClusterUID, Epoch: t.Epoch, Machine: t.Machine,
+			DataLocations: t.DataLocations, Eviction: t.Eviction, MeasureEvery: t.MeasureEvery}
+	}
+	return schema.Plan{Targets: targets}
+}
+
+// allUp reports whether every declared machine has told what it has.
 func allUp(in planner.Input) bool {
 	up := map[string]bool{}
 	for _, m := range in.Observed.Machines {
-		up[m.Name] = m.State == schema.MachineUp && m.Filesystems != nil
+		up[m.Name] = m.Filesystems != nil && m.Copies != nil
 	}
 	for key := range in.Desired.Objects {
 		if key.Kind == schema.KindMachine && !up[key.Name] {
