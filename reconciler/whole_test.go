@@ -127,26 +127,3 @@ func TestWhole(t *testing.T) {
 	})
 	require.Empty(t, s.Plan.Targets["m1"].Workers)
 }
-
-// BenchmarkFileToDown is from a changed file to the machine's assignment: record,
-// notice, fetch, load, plan, commit, assign, send.
-func BenchmarkFileToDown(b *testing.B) {
-	repo := newRepository(b)
-	repo.commit(smallCluster())
-	c := runWhole(b, repo)
-	c.until("leading", func(s Status) bool { return s.Leading })
-	m := c.connectAs("m1", reported)
-	c.until("converged", func(s Status) bool { yes, _ := s.Converged(false); return yes })
-	name, i := workspace+"drives/x.cue", 0
-	for b.Loop() {
-		b.StopTimer()
-		for len(m.got) > 0 {
-			<-m.got
-		}
-		i++
-		text := `kind: "Drive", metadata: name: "x", spec: {evictable: ` + []string{"true", "false"}[i%2] + `, sources: [{node_scope: "placed", mount_path: "/cache"}]}`
-		b.StartTimer()
-		repo.commit(map[string]string{name: text})
-		<-m.got
-	}
-}

@@ -68,11 +68,31 @@ func (l *Leader) assign(ctx context.Context, next map[string]Assigned, changed, 
 	if err := l.putBlobs(ctx, next, changed, blobs); err != nil {
 		return err
 	}
-	keys := l.store.keys
+	if err := l.putAssigned(ctx, next, changed); err != nil {
+		return err
+	}
+	gone := make([]group, 0, len(dropped))
+	for _, name := range dropped {
+		gone = append(gone, group{{key: l.store.keys.under(areaAssigned, name), remove: true}})
+	}
+	gone = append(gone, l.unusedBlobs(next)...)
+	for _, batch := range batches(gone) {
+		if _, err := l.txn(ctx, batch); err != nil {
+			return err
+		}
+	}
+	state := *l.state
+	state.Assigned = next
+	l.state = &state
+	return nil
+}
+
+// putAssigned writes references and notes the revision that each was written at.
+func (l *Leader) putAssigned(ctx context.Context, next map[string]Assigned, changed []string) error {
 	for names := range slices.Chunk(changed, MaxBatchOps) {
 		ops := make([]op, 0, len(names))
 		for _, name := range names {
-			key := keys.under(areaAssigned, name)
+			key := l.store.keys.under(areaAssigned, name)
 			value, err := encode(key, next[name])
 			if err != nil {
 				return err
@@ -92,19 +112,6 @@ func (l *Leader) assign(ctx context.Context, next map[string]Assigned, changed, 
 			return err
 		}
 	}
-	gone := make([]group, 0, len(dropped))
-	for _, name := range dropped {
-		gone = append(gone, group{{key: keys.under(areaAssigned, name), remove: true}})
-	}
-	gone = append(gone, l.unusedBlobs(next)...)
-	for _, batch := range batches(gone) {
-		if _, err := l.txn(ctx, batch); err != nil {
-			return err
-		}
-	}
-	state := *l.state
-	state.Assigned = next
-	l.state = &state
 	return nil
 }
 

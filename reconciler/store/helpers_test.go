@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,6 +21,14 @@ func open(t testing.TB, change ...func(*Options)) *Store {
 	o := Options{Cluster: "test", Dir: t.TempDir(), NoSync: true}
 	for _, f := range change {
 		f(&o)
+	}
+	if point := o.Point; point != nil {
+		o.Point = func(name string) error {
+			if !slices.Contains(CrashPoints, name) {
+				t.Errorf("crash point %q is not listed (X-40)", name)
+			}
+			return point(name)
+		}
 	}
 	s, err := Open(t.Context(), o)
 	require.NoError(t, err)
