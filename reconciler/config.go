@@ -74,8 +74,9 @@ type Link interface {
 	Publish(targets map[string]*schema.Assignment, blobs map[string][]byte)
 	// Changed signals a report, or a machine that came or went. Signals are merged.
 	Changed() <-chan struct{}
-	// Take returns the newest report of each machine that sent one since the last call.
-	Take() []*schema.MachineReport
+	// Take returns the newest report of each machine that sent one since the last
+	// call, and whether a machine came or went.
+	Take() (reports []*schema.MachineReport, moved bool)
 	// Machines returns every machine heard in this term.
 	Machines() map[string]link.Presence
 }

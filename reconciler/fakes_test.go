@@ -239,12 +239,12 @@ func (f *fakeLink) Publish(targets map[string]*schema.Assignment, _ map[string][
 
 func (f *fakeLink) Changed() <-chan struct{} { return f.changed }
 
-func (f *fakeLink) Take() []*schema.MachineReport {
+func (f *fakeLink) Take() ([]*schema.MachineReport, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := slices.Collect(maps.Values(f.reports))
 	f.reports = map[string]*schema.MachineReport{}
-	return out
+	return out, false
 }
 
 func (f *fakeLink) Machines() map[string]link.Presence {

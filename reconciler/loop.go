@@ -94,8 +94,7 @@ func drain(c <-chan struct{}) {
 
 // absorb takes what machines reported, and says whether a pass is due.
 func (l *leading) absorb() bool {
-	reports := l.cfg.Link.Take()
-	due := false
+	reports, due := l.cfg.Link.Take()
 	for _, r := range reports {
 		old := l.reports[r.Name]
 		l.tracker.compare(old, r, l.cfg.Now())
@@ -103,8 +102,7 @@ func (l *leading) absorb() bool {
 		l.reports[r.Name] = r
 	}
 	l.notes.add(reports)
-	// Without a report, a machine came or went.
-	return due || len(reports) == 0
+	return due
 }
 
 // pass runs one pass and returns when the next is due without a cause.

@@ -136,7 +136,8 @@ func (r *rig) reports(name string) *schema.MachineReport {
 	r.t.Helper()
 	var got *schema.MachineReport
 	r.until("a report of "+name, func() bool {
-		for _, report := range r.Take() {
+		reports, _ := r.Take()
+		for _, report := range reports {
 			if report.Name == name {
 				got = report
 			}
@@ -156,4 +157,9 @@ func targets(list ...*schema.Assignment) map[string]*schema.Assignment {
 		out[a.Machine] = a
 	}
 	return out
+}
+
+func (r *rig) taken() []*schema.MachineReport {
+	reports, _ := r.Take()
+	return reports
 }

@@ -37,6 +37,8 @@ type Server struct {
 	term     *term // nil while another leads
 	leader   string
 	machines map[string]*machine
+	reports  map[string]*schema.MachineReport // not taken yet
+	moved    bool                             // a machine came or went since Take
 }
 
 // term is one time of leading. Its streams end with it.
@@ -51,8 +53,7 @@ type term struct {
 type machine struct {
 	stream *stream
 	heard  time.Time
-	report *schema.MachineReport // not taken yet
-	clash  time.Time             // when a second agent with this name was last turned away
+	clash  time.Time // when a second agent with this name was last turned away
 }
 
 // New makes a server that leads nothing yet.
@@ -65,7 +66,9 @@ func New(o Options) *Server {
 	}
 	o.HelloTimeout = cmp.Or(o.HelloTimeout, 10*time.Second)
 	o.ChunkBytes = cmp.Or(o.ChunkBytes, 1<<20)
-	return &Server{opt: o, changed: make(chan struct{}, 1), machines: map[string]*machine{}}
+	s := &Server{opt: o, changed: make(chan struct{}, 1)}
+	s.forget()
+	return s
 }
 
 // GRPCOptions are the options that a gRPC server for this service wants: dead
@@ -117,9 +120,13 @@ func (s *Server) end(leader string, next *term) {
 	defer s.mu.Unlock()
 	if s.term != nil {
 		close(s.term.over)
-		s.machines = map[string]*machine{}
+		s.forget()
 	}
 	s.term, s.leader = next, leader
+}
+
+func (s *Server) forget() {
+	s.machines, s.reports, s.moved = map[string]*machine{}, map[string]*schema.MachineReport{}, false
 }
 
 // Publish makes these the machines' assignments, all at once; blobs hold what
@@ -144,6 +151,12 @@ func (s *Server) Publish(targets map[string]*schema.Assignment, blobs map[string
 // merged.
 func (s *Server) Changed() <-chan struct{} { return s.changed }
 
+// move notes, under the lock, that a machine came or went.
+func (s *Server) move() {
+	s.moved = true
+	s.signal()
+}
+
 func (s *Server) signal() {
 	select {
 	case s.changed <- struct{}{}:
@@ -152,19 +165,17 @@ func (s *Server) signal() {
 }
 
 // Take returns the newest report of each machine that sent one since the last
-// call, by name. The caller owns them.
-func (s *Server) Take() []*schema.MachineReport {
+// call, by name, and whether a machine came or went. The caller owns the reports.
+func (s *Server) Take() (reports []*schema.MachineReport, moved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []*schema.MachineReport
-	for _, m := range s.machines {
-		if m.report != nil {
-			out = append(out, m.report)
-			m.report = nil
-		}
+	for _, r := range s.reports {
+		reports = append(reports, r)
 	}
-	slices.SortFunc(out, func(a, b *schema.MachineReport) int { return cmp.Compare(a.Name, b.Name) })
-	return out
+	moved, s.moved = s.moved, false
+	clear(s.reports)
+	slices.SortFunc(reports, func(a, b *schema.MachineReport) int { return cmp.Compare(a.Name, b.Name) })
+	return reports, moved
 }
 
 // Presence is what is known of a machine since Lead.

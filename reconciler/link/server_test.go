@@ -66,7 +66,7 @@ func TestMachineSpeaksForItselfAlone(t *testing.T) {
 	a := connect(t, r.conn, "m1").hello()
 	a.report(func(m *schema.MachineReport) { m.Name = "m2" })
 	a.refused(codes.PermissionDenied, `machine "m1" cannot speak for "m2"`)
-	require.Empty(t, r.Take())
+	require.Empty(t, r.taken())
 	require.NotContains(t, r.Machines(), "m2")
 }
 
@@ -84,7 +84,7 @@ func TestOlderReportsAreDropped(t *testing.T) {
 	got := r.reports("m1")
 	require.Equal(t, int64(60), got.Applied, "the dropped ones came before this one")
 	require.Equal(t, "m1", got.Name)
-	require.Empty(t, r.Take())
+	require.Empty(t, r.taken())
 }
 
 // X-9: of two live agents with one name the second is turned away and reported; a
@@ -237,7 +237,7 @@ func BenchmarkReports(b *testing.B) {
 		seen := 0
 		for seen < machines {
 			<-r.Changed()
-			seen += len(r.Take())
+			seen += len(r.taken())
 		}
 	}
 }

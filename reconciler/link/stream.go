@@ -155,7 +155,7 @@ func (s *Server) attach(t *term, st *stream) error {
 		if old.incarnation != st.incarnation {
 			m.clash = s.opt.Now()
 			s.opt.Log.Warn(twoAgents, "machine", st.name)
-			s.signal()
+			s.move()
 			return status.Errorf(codes.AlreadyExists, "%s: another agent is connected as machine %q", twoAgents, st.name)
 		}
 		st.sequence = old.sequence
@@ -163,7 +163,7 @@ func (s *Server) attach(t *term, st *stream) error {
 	}
 	m.stream, m.heard = st, s.opt.Now()
 	st.poke()
-	s.signal()
+	s.move()
 	return nil
 }
 
@@ -172,7 +172,7 @@ func (s *Server) detach(t *term, st *stream) {
 	defer s.mu.Unlock()
 	if m := s.machines[st.name]; s.term == t && m != nil && m.stream == st {
 		m.stream = nil
-		s.signal()
+		s.move()
 	}
 }
 
@@ -230,7 +230,7 @@ func (s *Server) heard(t *term, st *stream, u *schema.Up) error {
 		s.opt.Log.Debug("an older report was dropped", "machine", st.name, "sequence", r.Sequence)
 		return nil
 	}
-	r.Name, st.sequence, m.report = st.name, r.Sequence, r
+	r.Name, st.sequence, s.reports[st.name] = st.name, r.Sequence, r
 	s.signal()
 	return nil
 }
