@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -13,7 +14,12 @@ import (
 	"astraeus.io/astraeus/schema"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		writeForEver(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // open starts an embedded store in a new directory and closes it with the test.
 func open(t testing.TB, change ...func(*Options)) *Store {
