@@ -30,8 +30,8 @@ var frameFiles = map[string]string{
 	"orgs/acme/workspaces/other/workspace.cue": "kind: \"Workspace\"\nmetadata: name: \"other\"\n",
 }
 
-// A txtar case: files in, diagnostics and objects out. A comment line "bare"
-// leaves the frame out. "want" is rewritten by -update. In file contents,
+// A txtar case: files in, diagnostics and objects out. A comment with "bare" leaves
+// the frame out, one with "deadline" takes the default deadline. "want" is rewritten by -update. In file contents,
 // "\r", "\0" and a byte order mark are written <CR>, <NUL> and <BOM>.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
