@@ -15,7 +15,7 @@ var errForeign = errors.New("the assignment is not for this machine of this clus
 // load reads the state directory; any damage is an error and changes nothing.
 func (a *Agent) load() (err error) {
 	now := a.cfg.Now()
-	for _, dir := range []string{blobsDir, logsDir} {
+	for _, dir := range []string{blobsDir, LogsDir} {
 		if err := os.MkdirAll(filepath.Join(a.cfg.StateDir, dir), 0o700); err != nil {
 			return fmt.Errorf("agent: %w", err)
 		}

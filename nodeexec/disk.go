@@ -24,8 +24,11 @@ const (
 	usesFile       = "uses.json"       // which worker uses what
 	placesFile     = "places.json"     // the filesystem a path was first used on
 	blobsDir       = "blobs"
-	logsDir        = "logs"
 )
+
+// LogsDir is the folder of the state directory in which workers' output is, one
+// file <WorkerID>.log each.
+const LogsDir = "logs"
 
 // disk reads and writes the agent's small files.
 type disk struct{ dir string }

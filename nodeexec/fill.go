@@ -58,7 +58,7 @@ func (a *Agent) startFill(ctx context.Context, target *schema.CopyTarget) error 
 		Labels:  label{Fill: &fillLabel{UID: target.UID, Generation: target.FillGeneration}}.labels(),
 		Command: template.Command, Args: template.Args, Env: envList(env), Files: configFiles(template),
 		Mounts: []runtime.Mount{{Source: dir.File, Target: schema.FillMount}}, Hostname: "fill",
-		LogDir: filepath.Join(a.cfg.StateDir, logsDir),
+		LogDir: filepath.Join(a.cfg.StateDir, LogsDir),
 		CPU:    template.RequestedResources.CPUCores, MemoryBytes: template.RequestedResources.MemoryBytes,
 	})
 }

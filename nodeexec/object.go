@@ -45,18 +45,18 @@ func objectOf(s schema.Step) object {
 	return object("unknown/" + string(s.Action) + "/" + s.ID)
 }
 
-// workerID names a worker for its engine: what makes it the same worker.
-func workerID(runUID string, generation int64, attempt int, name string) string {
+// WorkerID names a worker for its engine and its log: what makes it the same worker.
+func WorkerID(runUID string, generation int64, attempt int, name string) string {
 	return "w-" + schema.HashBytes([]byte(runUID+"\x00"+strconv.FormatInt(generation, 10)+"\x00"+
 		strconv.Itoa(attempt)+"\x00"+name))
 }
 
 func workerIDOf(s schema.Step) string {
-	return workerID(s.Args.UID, s.Args.Generation, s.Args.Attempt, s.Args.Worker)
+	return WorkerID(s.Args.UID, s.Args.Generation, s.Args.Attempt, s.Args.Worker)
 }
 
 func targetID(w *schema.WorkerTarget) string {
-	return workerID(w.RunUID, w.Generation, w.Attempt, w.Name)
+	return WorkerID(w.RunUID, w.Generation, w.Attempt, w.Name)
 }
 
 // fillID names the fill of one generation of a copy.

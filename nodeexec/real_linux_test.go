@@ -161,7 +161,7 @@ func twoMachines(t *testing.T) { // D-41, D-42, D-60, D-80, N-8, X-8, X-12, X-20
 	r := client.until("the worker's end", func(r *schema.MachineReport) bool {
 		return len(r.Workers) == 1 && r.Workers[0].State.Ended()
 	})
-	log, _ := os.ReadFile(filepath.Join(client.cfg.StateDir, logsDir, trainID()+".log"))
+	log, _ := os.ReadFile(filepath.Join(client.cfg.StateDir, LogsDir, trainID()+".log"))
 	require.Equal(t, schema.WorkerSucceeded, r.Workers[0].State, "%s", log)
 	require.Equal(t, schema.MountBound, r.Mounts[0].State)
 	require.Equal(t, schema.CopyPresent, r.Copies[0].State)

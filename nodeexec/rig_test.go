@@ -151,7 +151,7 @@ func workerTarget(template string, mounts ...schema.BindTarget) schema.WorkerTar
 
 var workerArgs = schema.StepArgs{UID: "run-1", Worker: "train-0", Generation: 1}
 
-func trainID() string { return workerID("run-1", 1, 0, "train-0") }
+func trainID() string { return WorkerID("run-1", 1, 0, "train-0") }
 
 func copyMount() schema.BindTarget {
 	return schema.BindTarget{Drive: cache, UID: "u-cache", From: schema.BindCopy, Target: "/cache"}

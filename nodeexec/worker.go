@@ -62,7 +62,7 @@ func (a *Agent) launch(ctx context.Context, t *schema.Assignment, w *schema.Work
 		ID: id, Labels: workerLabel(w).labels(),
 		Command: template.Command, Args: template.Args, Env: a.workerEnv(w, template.Env),
 		Files: configFiles(template), Mounts: mounts, Hostname: w.Name,
-		LogDir: filepath.Join(a.cfg.StateDir, logsDir),
+		LogDir: filepath.Join(a.cfg.StateDir, LogsDir),
 		CPU:    w.CPUCores, MemoryBytes: w.MemoryBytes, GPUs: w.GPUs,
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+
+	"github.com/google/renameio/v2/maybe"
 )
 
 // peersFile is the form of a lab's map of machines.
@@ -33,7 +35,7 @@ func WritePeers(name string, addresses map[string]Peer) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(name, body, 0o644)
+	return maybe.WriteFile(name, body, 0o644) // whole: agents read it at any time
 }
 
 // PeersFile looks machines up in a file, read anew each time: machines may be

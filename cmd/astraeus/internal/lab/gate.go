@@ -64,11 +64,11 @@ func introduction(p schema.Plan) schema.Plan {
 	return schema.Plan{Targets: targets}
 }
 
-// allUp reports whether every declared machine has told what it has.
+// allUp reports whether every declared machine is up and has told what it has.
 func allUp(in planner.Input) bool {
 	up := map[string]bool{}
 	for _, m := range in.Observed.Machines {
-		up[m.Name] = m.Filesystems != nil && m.Copies != nil
+		up[m.Name] = m.State == schema.MachineUp && m.Filesystems != nil && m.Copies != nil
 	}
 	for key := range in.Desired.Objects {
 		if key.Kind == schema.KindMachine && !up[key.Name] {

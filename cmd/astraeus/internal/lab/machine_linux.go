@@ -82,7 +82,7 @@ func newMachine(at layout, conf machineConf) (*machineProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	shares, err := nfslab.New(nfslab.Options{Machine: conf.Name, WorkRoot: workRoot, Host: h, Addresses: h.Addresses, Peer: at.peer})
+	shares, err := nfslab.New(nfslab.Options{Machine: conf.Name, WorkRoot: workRoot, Host: h, Addresses: h.Addresses, Peer: nfslab.PeersFile(at.peers())})
 	if err != nil {
 		return nil, err
 	}
@@ -99,20 +99,6 @@ func newMachine(at layout, conf machineConf) (*machineProcess, error) {
 // dial connects to the link's socket, which is named relative to the lab's directory.
 func dial(context.Context) (grpc.ClientConnInterface, error) {
 	return grpc.NewClient("unix:"+socketName, grpc.WithTransportCredentials(insecure.NewCredentials()))
-}
-
-// peer finds a machine by its address, in the file that the room keeps.
-func (l layout) peer(address string) (nfslab.Peer, bool) {
-	data, err := os.ReadFile(l.peers())
-	if err != nil {
-		return nfslab.Peer{}, false
-	}
-	var peers map[string]nfslab.Peer
-	if json.Unmarshal(data, &peers) != nil {
-		return nfslab.Peer{}, false
-	}
-	peer, ok := peers[address]
-	return peer, ok
 }
 
 // takeDown stops the machine's workers and unmounts what its agent mounted.

@@ -128,7 +128,7 @@ func (r *room) writePeers(conf roomConf) error {
 	for _, mc := range conf.Machines {
 		peers[mc.Address] = nfslab.Peer{Machine: mc.Name, Root: r.root(mc.Name), WorkRoot: workRoot}
 	}
-	return writeJSON(r.peers(), peers)
+	return nfslab.WritePeers(r.peers(), peers)
 }
 
 func (r *room) keep(conf machineConf) error {
