@@ -176,6 +176,8 @@ func (s *Source) notReady() (reasons []string) {
 		add("the newest commit is not in use: " + s.status.FetchError)
 	case s.status.Leading && s.status.Commit == "":
 		add("no commit was loaded yet")
+	case s.state == nil || s.state.Accepted.Head == "":
+		add("no commit is in force yet")
 	}
 	if s.status.MassDown > 0 {
 		add(fmt.Sprintf("%d machines went silent at once and are not declared Down", s.status.MassDown))
