@@ -166,11 +166,10 @@ func (p *pass) whyNoMount(u *use, m *machine) (schema.Reason, int) {
 		args.Text = text
 		return schema.Reason{Code: schema.ReasonMissingNFS, Args: args}, 58
 	}
-	way, problem := wayBetween(home, m, u.drive.spec.Transport)
-	if problem != "" {
+	if problem, noRDMA := wayProblem(home, m, u.drive.spec.Transport); problem != "" {
 		args.Text = problem
 		code := schema.ReasonNoAddress
-		if way.noRDMA {
+		if noRDMA {
 			code = schema.ReasonMissingNFS
 		}
 		return schema.Reason{Code: code, Args: args}, 59
@@ -179,31 +178,36 @@ func (p *pass) whyNoMount(u *use, m *machine) (schema.Reason, int) {
 }
 
 // whyFull looks at what is left of the machine: room (D-51, D-52), CPU, memory
-// and GPUs.
+// and GPUs. The copies of one worker need their room together.
 func (p *pass) whyFull(t *template, m *machine) (schema.Reason, bool) {
+	var coming int64
 	for i := range t.uses {
 		u := &t.uses[i]
-		if !u.copied() || u.drive.spec.SizeHintBytes == 0 {
+		if !u.copied() || u.drive.spec.SizeHintBytes == 0 || m.seen.hasCopy(u.drive.uid) || hasKey(m.load.planned, u.drive.uid) || t.usedBefore(i) {
 			continue
 		}
-		if r, ok := whyNoRoom(u.drive, m); !ok {
+		if r, ok := whyNoRoom(u.drive, m, coming); !ok {
 			return r, false
 		}
+		coming += u.drive.spec.SizeHintBytes
 	}
 	return whyNoResources(t, m)
 }
 
-func whyNoRoom(d *drive, m *machine) (schema.Reason, bool) {
+// usedBefore reports whether an earlier mount is of the same drive.
+func (t *template) usedBefore(i int) bool {
+	return slices.ContainsFunc(t.uses[:i], func(u use) bool { return u.drive == t.uses[i].drive })
+}
+
+// whyNoRoom: coming is what the same worker's other drives will take.
+func whyNoRoom(d *drive, m *machine, coming int64) (schema.Reason, bool) {
 	need := d.spec.SizeHintBytes
-	if m.seen.hasCopy(d.uid) || hasKey(m.load.planned, d.uid) {
-		return schema.Reason{}, true
+	if free, known := m.room(); known && free-coming < need {
+		return schema.Reason{Code: schema.ReasonNoRoom, Args: schema.ReasonArgs{Drive: d.key.Name, Need: need, Have: max(0, free-coming)}}, false
 	}
-	if free, known := m.room(); known && free < need {
-		return schema.Reason{Code: schema.ReasonNoRoom, Args: schema.ReasonArgs{Drive: d.key.Name, Need: need, Have: free}}, false
-	}
-	if held, known := m.held(); known && held+need > m.location.limit {
+	if held, known := m.held(); known && held+coming+need > m.location.limit {
 		return schema.Reason{Code: schema.ReasonOverLimit,
-			Args: schema.ReasonArgs{Drive: d.key.Name, Need: need, Have: held, Limit: m.location.limit}}, false
+			Args: schema.ReasonArgs{Drive: d.key.Name, Need: need, Have: held + coming, Limit: m.location.limit}}, false
 	}
 	return schema.Reason{}, true
 }

@@ -28,7 +28,7 @@ func (p *pass) choose(t *template, f *fleet, before string) *machine {
 	if m := p.bestOf(t, p.byteHolders(t), accept); m != nil {
 		return m
 	}
-	w := want{cpu: t.cpu, memory: t.memory, gpus: t.gpus, classes: p.fitOf(t, f).mask}
+	w := want{cpu: t.cpu, memory: t.memory, gpus: t.gpus, classes: p.fits(t, f)}
 	if w.classes == 0 {
 		return nil
 	}

@@ -88,29 +88,18 @@ func sharedTree(m *machine) []string {
 	return list
 }
 
-// fit is which classes can take a template, were their machines empty.
-type fit struct {
-	mask  uint64 // bits of the classes that can; several classes may share a bit
-	never []*schema.Reason
-}
-
-func (p *pass) fitOf(t *template, f *fleet) *fit {
-	if got := t.class[f]; got != nil {
-		return got
-	}
-	got := &fit{never: make([]*schema.Reason, len(f.classes))}
-	for i, c := range f.classes {
-		if r, ok := p.whyNever(t, c.stand(), false); !ok {
-			got.never[i] = &r
-			continue
+// fits is the bits of the classes whose machines could take a template were they
+// empty. Several classes may share a bit: the machine itself decides.
+func (p *pass) fits(t *template, f *fleet) uint64 {
+	if !t.judged {
+		t.judged = true
+		for _, c := range f.classes {
+			if _, ok := p.whyNever(t, c.stand(), false); ok {
+				t.classes |= c.bit
+			}
 		}
-		got.mask |= c.bit
 	}
-	if t.class == nil {
-		t.class = map[*fleet]*fit{}
-	}
-	t.class[f] = got
-	return got
+	return t.classes
 }
 
 // fullKey is a request for resources; fullGroup the machines of a class that

@@ -137,7 +137,7 @@ func (p *pass) collectBefore() {
 		}
 		for i := range pl.Workers {
 			w := &pl.Workers[i]
-			if w.Outcome != nil || p.reportsEnded(&pl, w) {
+			if w.Outcome != nil || p.endsForGood(&pl, w) {
 				continue
 			}
 			p.eachRef(key.Namespace, pl.Spec, w.Group, func(uid string, ref *schema.DatavolumeRef) {
@@ -161,13 +161,19 @@ func (p *pass) collectBefore() {
 	}
 }
 
-func (p *pass) reportsEnded(pl *schema.Placement, w *schema.PlacedWorker) bool {
+// endsForGood reports whether a worker is seen to have ended and its run's policy
+// does not start it again: one that starts again in its place stays a user.
+func (p *pass) endsForGood(pl *schema.Placement, w *schema.PlacedWorker) bool {
 	m := p.machines[w.Machine]
 	if m == nil || m.seen == nil {
 		return false
 	}
 	seen, there := m.seen.workers[idOfPlaced(pl, w)]
-	return there && seen.State.Ended()
+	if !there || !seen.State.Ended() {
+		return false
+	}
+	policy := pl.Spec.RestartPolicy
+	return policy == schema.RestartNever || policy == schema.RestartOnFailure && seen.State == schema.WorkerSucceeded
 }
 
 // eachRef calls f for each drive reference of a worker, by the accepted names.

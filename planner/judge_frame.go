@@ -100,7 +100,7 @@ const locationField = "spec.data_location.path"
 
 func (p *pass) judgeLocation(o *schema.Object, l *schema.DataLocationSpec) *schema.Hold {
 	name := o.Key.Name
-	report := newest(p.in.Observed.Machines)[name]
+	report := p.reports[name]
 	hold := func(message string) *schema.Hold {
 		return holdOf(o, locationField, schema.CodeDataLocation, message)
 	}

@@ -68,9 +68,8 @@ func (p *pass) buildMachines() {
 	p.planned = map[string][]*machine{}
 	p.scratch = map[sourceID][]*machine{}
 	p.attempts = map[attemptKey]int{} // one more than the newest
-	reports := newest(p.in.Observed.Machines)
 	for _, key := range p.keysOf(schema.KindMachine) {
-		m := p.newMachine(p.objects[key], reports[key.Name])
+		m := p.newMachine(p.objects[key], p.reports[key.Name])
 		p.machines[m.name] = m
 		p.order = append(p.order, m)
 		f := p.orgs[m.org]

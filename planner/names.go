@@ -63,8 +63,16 @@ func eachName(o *schema.Object, f func(string)) {
 }
 
 func eachWorker(run string, spec *schema.RunSpec, f func(string)) {
-	for _, w := range slotsOf(run, spec) {
-		f(w.Name)
+	if len(spec.WorkerGroups) == 0 && spec.TaskTemplate != nil {
+		for i := range max(1, spec.TaskTemplate.RequestedResources.Machines) {
+			f(schema.WorkerName(run, "", i))
+		}
+	}
+	for i := range spec.WorkerGroups {
+		g := &spec.WorkerGroups[i]
+		for j := range max(1, g.TaskTemplate.RequestedResources.Machines) {
+			f(schema.WorkerName(run, g.Name, j))
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ type pass struct {
 	kinds   map[schema.Kind]map[schema.Key]bool
 	gate    *gate // what acceptance decides
 
+	reports  map[string]*schema.MachineReport // the newest of each machine
 	machines map[string]*machine
 	order    []*machine              // by name
 	orgs     map[string]*fleet       // machines by org
@@ -70,6 +71,7 @@ func newPass(in Input) *pass {
 	if p.in.Placed == nil {
 		p.in.Placed = placementsOf(in.Accepted, in.Observed.Placements)
 	}
+	p.reports = newest(in.Observed.Machines)
 	p.gate = newGate()
 	p.out.Commit = in.Accepted.Head
 	if in.Desired != nil {

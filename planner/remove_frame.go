@@ -36,7 +36,7 @@ func (p *pass) forget(name string) {
 
 // machineBusy counts what keeps a machine from being removed, "" for nothing.
 func (p *pass) machineBusy(name string) string {
-	r := newest(p.in.Observed.Machines)[name]
+	r := p.reports[name]
 	var copies, workers, claims int
 	if r != nil {
 		copies, claims = heldCopies(r), len(r.Exports)+len(r.Mounts)

@@ -41,6 +41,14 @@ func (p *pass) buildSteps() {
 	for _, m := range p.order {
 		sites = append(sites, p.work.sites[m.name])
 	}
+	workers, claims := 0, 0
+	for _, s := range sites {
+		workers += len(s.a.Workers)
+		claims += len(s.mounts)
+	}
+	p.work.steps[rank[schema.ActionStartWorker]] = make([]schema.Step, 0, workers)
+	p.work.steps[rank[schema.ActionMount]] = make([]schema.Step, 0, claims)
+	p.work.steps[rank[schema.ActionExport]] = make([]schema.Step, 0, claims)
 	for _, stage := range []func(*site){
 		p.stopWorkers, p.unmount, p.unexport, p.deleteCopies, p.prepare, p.exportClaims, p.mountClaims, p.startWorkers,
 	} {
@@ -81,6 +89,27 @@ func stepID(machine string, action schema.Action, object schema.Key, a *schema.S
 	return hex.EncodeToString(sum[:8])
 }
 
+// releaseSteps gives each machine the steps it may carry out now.
+func (p *pass) releaseSteps() {
+	counts := map[string]int{}
+	for i := range p.out.Steps {
+		if st := &p.out.Steps[i]; !p.work.withheld[st.ID] {
+			counts[st.Machine]++
+		}
+	}
+	for i := range p.out.Steps {
+		st := &p.out.Steps[i]
+		if p.work.withheld[st.ID] {
+			continue
+		}
+		a := p.work.sites[st.Machine].a
+		if a.Steps == nil {
+			a.Steps = make([]schema.Step, 0, counts[st.Machine])
+		}
+		a.Steps = append(a.Steps, *st)
+	}
+}
+
 // collectSteps puts the steps in one order that respects After, destructive ones
 // that wait for nothing first, and gives each machine those released now.
 func (p *pass) collectSteps() {
@@ -102,11 +131,6 @@ func (p *pass) collectSteps() {
 			}
 		}
 	}
-	for i := range all {
-		if st := &all[i]; !p.work.withheld[st.ID] {
-			a := p.work.sites[st.Machine].a
-			a.Steps = append(a.Steps, *st)
-		}
-	}
 	p.out.Steps = all
+	p.releaseSteps()
 }

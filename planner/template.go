@@ -64,7 +64,8 @@ type template struct {
 	only    []string        // the machines that may take it; nil: no such limit
 	problem []schema.Reason // why no machine can take it, whatever the machine
 	pinned  []pin           // machines of its local volumes
-	class   map[*fleet]*fit // which classes can take it
+	judged  bool
+	classes uint64 // bits of the classes that can take it, once judged
 }
 
 // pin ties a template to the machine of a local volume (V-7).

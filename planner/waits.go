@@ -126,18 +126,17 @@ func (p *pass) whyNowhere(t *template, cache map[string][]schema.Reason) []schem
 			g.add(r, m)
 		}
 	}
-	fit := p.fitOf(t, f)
 	for _, c := range f.classes {
-		p.whyClass(t, c, fit.never[c.index], special, &g)
+		p.whyClass(t, c, special, &g)
 	}
 	reasons := g.finish()
 	cache[key] = reasons
 	return slices.Clone(reasons)
 }
 
-func (p *pass) whyClass(t *template, c *class, never *schema.Reason, special map[*machine]bool, g *grouping) {
-	if never != nil {
-		g.addAll(*never, c.members, special)
+func (p *pass) whyClass(t *template, c *class, special map[*machine]bool, g *grouping) {
+	if never, ok := p.whyNever(t, c.stand(), false); !ok {
+		g.addAll(never, c.members, special)
 		return
 	}
 	if !t.needsRoom() {

@@ -91,6 +91,9 @@ func (p *pass) waitCopy(s *site, b *schema.BindTarget, add func(schema.ReasonCod
 	c := &s.a.Copies[s.copies[b.UID]]
 	seen, there := s.m.seen.copies[b.UID]
 	switch {
+	case !there && c.Location == "":
+		add(schema.ReasonNoDataLocation, schema.ReasonArgs{})
+		return ""
 	case s.m.seen.hidden[b.UID] && !there || s.m.location != nil && !s.m.location.mounted && c.Location == s.m.location.path:
 		add(schema.ReasonNotMounted, schema.ReasonArgs{Path: c.Location})
 		return ""

@@ -14,14 +14,16 @@ type way struct {
 	transports []schema.Transport // allowed ones, best first
 	server     []string           // the source's addresses, a transport each
 	client     []string           // the client's, one a network that may be used
-	noRDMA     bool               // RDMA was asked for and is impossible
+	noRDMA     bool               // no way, because RDMA was asked for and is impossible
 }
 
 // wayBetween decides how a client machine mounts from a source machine; problem
 // says what is missing.
 func wayBetween(home, client *machine, wanted schema.Transport) (w way, problem string) {
-	hn, cn := home.network(), client.network()
-	if hn == networkLab && cn == networkLab {
+	if problem, noRDMA := wayProblem(home, client, wanted); problem != "" {
+		return way{noRDMA: noRDMA}, problem
+	}
+	if bothLab(home, client) {
 		return way{transports: []schema.Transport{schema.TransportLab},
 			server: nonEmpty(home.address), client: []string{orName(client.address, client.name)}}, ""
 	}
@@ -30,17 +32,8 @@ func wayBetween(home, client *machine, wanted schema.Transport) (w way, problem 
 		w.transports = append(w.transports, schema.TransportRDMA)
 		w.server, w.client = append(w.server, from), append(w.client, to)
 	}
-	if wanted == schema.TransportRDMA {
-		if from == "" {
-			return way{noRDMA: true}, noSharedRDMA
-		}
-		return w, ""
-	}
-	if problem := addressProblem(home, client); problem != "" {
-		if len(w.transports) > 0 {
-			return w, "" // RDMA alone will do
-		}
-		return way{}, problem
+	if wanted == schema.TransportRDMA || addressProblem(home, client) != "" {
+		return w, "" // RDMA alone
 	}
 	w.transports = append(w.transports, schema.TransportTCP)
 	w.server, w.client = append(w.server, home.address), append(w.client, client.address)
@@ -48,8 +41,25 @@ func wayBetween(home, client *machine, wanted schema.Transport) (w way, problem 
 	return w, ""
 }
 
+// wayProblem says why there is no way, "" when there is one.
+func wayProblem(home, client *machine, wanted schema.Transport) (problem string, noRDMA bool) {
+	if bothLab(home, client) {
+		return "", false
+	}
+	from, _ := sharedRDMA(home.rdma, client.rdma)
+	switch {
+	case wanted == schema.TransportRDMA && from == "":
+		return noSharedRDMA, true
+	case from != "" && wanted != schema.TransportTCP:
+		return "", false
+	}
+	return addressProblem(home, client), false
+}
+
+func bothLab(a, b *machine) bool { return a.network() == networkLab && b.network() == networkLab }
+
 func addressProblem(home, client *machine) string {
-	for _, m := range []*machine{home, client} {
+	for _, m := range [...]*machine{home, client} {
 		switch {
 		case m.addressProblem != "":
 			return m.addressProblem
