@@ -20,11 +20,10 @@ type notes struct {
 	reports map[string]*schema.MachineReport
 	alive   *store.Alive
 	err     error
-	idle    bool
 }
 
 func newNotes(signal func()) *notes {
-	return &notes{signal: signal, wake: make(chan struct{}, 1), reports: map[string]*schema.MachineReport{}, idle: true}
+	return &notes{signal: signal, wake: make(chan struct{}, 1), reports: map[string]*schema.MachineReport{}}
 }
 
 // add hands over reports that nobody changes any more; an older one of the same machine is not written.
@@ -36,14 +35,13 @@ func (n *notes) add(reports []*schema.MachineReport) {
 	for _, r := range reports {
 		n.reports[r.Name] = r
 	}
-	n.idle = false
 	n.mu.Unlock()
 	n.poke()
 }
 
 func (n *notes) setAlive(a store.Alive) {
 	n.mu.Lock()
-	n.alive, n.idle = &a, false
+	n.alive = &a
 	n.mu.Unlock()
 	n.poke()
 }
@@ -114,7 +112,6 @@ func (n *notes) write(ctx context.Context, to Recorder) error {
 			n.alive = alive
 		}
 	}
-	n.idle = len(n.reports) == 0 && n.alive == nil
 	if (err == nil) != (n.err == nil) {
 		defer n.signal()
 	}

@@ -96,7 +96,7 @@ func (r *roster) judge(now time.Time, silent []string, known int, window time.Du
 	}
 }
 
-// Held lists how many machines are held back from being Down.
+// heldCount is how many machines are held back from being Down.
 func (r *roster) heldCount() int {
 	n := 0
 	for _, held := range r.held {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -32,10 +31,9 @@ type Leader struct {
 	written map[string]*schema.MachineReport // what the store holds of each machine
 	alive   Alive
 
-	contact atomic.Pointer[time.Time]
-	ended   chan struct{}
-	stop    context.CancelFunc
-	ending  sync.WaitGroup
+	ended  chan struct{}
+	stop   context.CancelFunc
+	ending sync.WaitGroup
 }
 
 // Campaign waits until this process leads. The address is where machines find
@@ -59,7 +57,6 @@ func (s *Store) Campaign(ctx context.Context, address string) (*Leader, error) {
 		store: s, session: session, election: election, stop: stop, ended: make(chan struct{}),
 		guard: clientv3.Compare(clientv3.CreateRevision(election.Key()), "=", election.Rev()),
 	}
-	l.touch()
 	l.ending.Go(func() { l.keep(life, lease.ID) })
 	return l, nil
 }
@@ -85,7 +82,6 @@ func (l *Leader) keep(ctx context.Context, lease clientv3.LeaseID) {
 			if !ok {
 				return
 			}
-			l.touch()
 		case event, ok := <-gone:
 			if !ok || len(event.Events) > 0 {
 				return
@@ -98,16 +94,8 @@ func (l *Leader) keep(ctx context.Context, lease clientv3.LeaseID) {
 	}
 }
 
-func (l *Leader) touch() {
-	now := time.Now()
-	l.contact.Store(&now)
-}
-
 // Done is closed when the term is over.
 func (l *Leader) Done() <-chan struct{} { return l.ended }
-
-// Contact is when the store last answered this leader, by this process's monotonic clock.
-func (l *Leader) Contact() time.Time { return *l.contact.Load() }
 
 // Resign ends the term and lets another one lead at once.
 func (l *Leader) Resign(ctx context.Context) {
@@ -157,7 +145,6 @@ func (l *Leader) txn(ctx context.Context, batch []op) (int64, error) {
 	if !got.Succeeded {
 		return 0, fmt.Errorf("store: write %s: %w", batch[0].key, ErrNotLeader)
 	}
-	l.touch()
 	return got.Header.Revision, nil
 }
 
