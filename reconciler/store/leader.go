@@ -39,17 +39,15 @@ type Leader struct {
 // Campaign waits until this process leads. The address is where machines find
 // it. It returns the context's error when that ends first.
 func (s *Store) Campaign(ctx context.Context, address string) (*Leader, error) {
-	lease, err := s.client.Grant(ctx, int64(s.opt.LeaderTTL/time.Second))
-	if err != nil {
-		return nil, fmt.Errorf("store: campaign: %w", err)
-	}
-	session, err := concurrency.NewSession(s.client, concurrency.WithLease(lease.ID), concurrency.WithContext(ctx))
+	ttl := max(1, int(s.opt.LeaderTTL/time.Second))
+	session, err := concurrency.NewSession(s.client, concurrency.WithTTL(ttl), concurrency.WithContext(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("store: campaign: %w", err)
 	}
 	election := concurrency.NewElection(session, s.keys.single(areaLeader))
 	if err := election.Campaign(ctx, address); err != nil {
-		s.revoke(ctx, lease.ID)
+		s.revoke(ctx, session.Lease())
+		session.Orphan()
 		return nil, fmt.Errorf("store: campaign: %w", err)
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -57,7 +55,7 @@ func (s *Store) Campaign(ctx context.Context, address string) (*Leader, error) {
 		store: s, session: session, election: election, stop: stop, ended: make(chan struct{}),
 		guard: clientv3.Compare(clientv3.CreateRevision(election.Key()), "=", election.Rev()),
 	}
-	l.ending.Go(func() { l.keep(life, lease.ID) })
+	l.ending.Go(func() { l.keep(life) })
 	return l, nil
 }
 
@@ -69,19 +67,11 @@ func (s *Store) revoke(ctx context.Context, lease clientv3.LeaseID) {
 }
 
 // keep watches the term: it ends when the lease cannot be kept or the key is gone.
-func (l *Leader) keep(ctx context.Context, lease clientv3.LeaseID) {
+func (l *Leader) keep(ctx context.Context) {
 	defer close(l.ended)
-	beats, err := l.store.client.KeepAlive(ctx, lease)
-	if err != nil {
-		return
-	}
 	gone := l.store.client.Watch(ctx, l.election.Key(), clientv3.WithRev(l.election.Rev()+1), clientv3.WithFilterPut())
 	for {
 		select {
-		case _, ok := <-beats:
-			if !ok {
-				return
-			}
 		case event, ok := <-gone:
 			if !ok || len(event.Events) > 0 {
 				return
