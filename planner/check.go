@@ -42,11 +42,23 @@ func (p *pass) whyNever(t *template, m *machine, known bool) (schema.Reason, boo
 	for _, pin := range t.pinned {
 		if !known || pin.machine != m.name {
 			if rank == 0 {
-				worst, rank = schema.Reason{Code: schema.ReasonVolumeElsewhere, Args: schema.ReasonArgs{Drive: pin.volume, Machine: pin.machine}}, rankLast
+				worst, rank = p.whyOtherVolume(pin), rankLast
 			}
 		}
 	}
 	return worst, rank == 0
+}
+
+// whyOtherVolume: a local volume is on another machine, which may be away (V-7).
+func (p *pass) whyOtherVolume(at pin) schema.Reason {
+	r := schema.Reason{Code: schema.ReasonVolumeElsewhere, Args: schema.ReasonArgs{Drive: at.volume, Machine: at.machine}}
+	switch m := p.machines[at.machine]; {
+	case m == nil:
+		r.Code, r.Args.State = schema.ReasonVolumeAway, notDeclared
+	case !m.up():
+		r.Code, r.Args.State = schema.ReasonVolumeAway, string(m.state)
+	}
+	return r
 }
 
 func whyMachine(t *template, m *machine) (schema.Reason, bool) {
@@ -150,7 +162,7 @@ func (p *pass) whyNoMount(u *use, m *machine) (schema.Reason, int) {
 	args := schema.ReasonArgs{Drive: u.drive.key.Name, Source: u.source, Machine: u.from.Node}
 	home := p.machines[u.from.Node]
 	if home == nil || home.org != m.org {
-		args.State = "not declared"
+		args.State = notDeclared
 		return schema.Reason{Code: schema.ReasonSourceAway, Args: args}, 57
 	}
 	if home.site != "" && m.site != "" && home.site != m.site {

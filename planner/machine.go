@@ -112,11 +112,7 @@ func (p *pass) newMachine(a *schema.AcceptedObject, r *schema.MachineReport) *ma
 		site: labels[schema.LabelSite], rack: labels[schema.LabelRack],
 		fabric: labels[schema.LabelFabric], nvlink: labels[schema.LabelNVLinkDomain],
 	}
-	if a.Refused != nil && a.Refused.Candidate != nil {
-		if c, ok := a.Refused.Candidate.Spec.(*schema.MachineSpec); ok {
-			m.pending = spec.DataLocation == nil && c.DataLocation != nil && (r == nil || r.Filesystems == nil)
-		}
-	}
+	m.pending = spec.DataLocation == nil && (r == nil || r.Filesystems == nil) && p.locationHeld(a)
 	if r != nil {
 		m.seen = p.sight(r)
 		m.state = cmp.Or(r.State, schema.MachineUnknown)
@@ -129,6 +125,19 @@ func (p *pass) newMachine(a *schema.AcceptedObject, r *schema.MachineReport) *ma
 	m.load = newLoad(m)
 	m.keys = keysFor(m)
 	return m
+}
+
+// locationHeld reports whether a data location was declared and is held back.
+func (p *pass) locationHeld(a *schema.AcceptedObject) bool {
+	refusal := a.Refused
+	if p.in.Desired != nil {
+		refusal = p.gate.held[a.Object.Key]
+	}
+	if refusal == nil || refusal.Candidate == nil {
+		return false
+	}
+	c, ok := refusal.Candidate.Spec.(*schema.MachineSpec)
+	return ok && c.DataLocation != nil
 }
 
 func (m *machine) takeReport(r *schema.MachineReport) {

@@ -14,6 +14,7 @@ import (
 const thisMachine = "this machine"
 
 const (
+	notDeclared    = "not declared"     // where a machine's state would stand
 	volumeNotFound = "volume not found" // V-6
 	noSharedRDMA   = "transport is RDMA, and both machines are not on one RDMA network"
 

@@ -85,7 +85,7 @@ func (p *pass) sight(r *schema.MachineReport) *sighting {
 	if r.Workers != nil {
 		s.workers = make(map[workerID]schema.Worker, len(r.Workers))
 		for _, w := range r.Workers {
-			w = p.named(w)
+			w = p.withUID(w)
 			s.workers[idOfWorker(w)] = w
 			if k := (attemptKey{w.RunUID, w.Generation}); w.Attempt >= p.attempts[k] {
 				p.attempts[k] = w.Attempt + 1
@@ -143,9 +143,9 @@ func (p *pass) uidOf(kind schema.Kind, scoped, uid string) string {
 	return ""
 }
 
-// named fills a worker's run uid, generation and attempt in where it has none:
+// withUID fills a worker's run uid, generation and attempt in where it has none:
 // those of the run's placement.
-func (p *pass) named(w schema.Worker) schema.Worker {
+func (p *pass) withUID(w schema.Worker) schema.Worker {
 	if w.RunUID != "" {
 		return w
 	}

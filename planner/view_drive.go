@@ -44,7 +44,7 @@ func (v *View) locate(d *DriveView, spec *schema.DriveSpec) {
 		if src.NodeScope != schema.ScopeOneMachine || d.Message != "" {
 			continue
 		}
-		state := schema.MachineState("not declared")
+		state := schema.MachineState(notDeclared)
 		if m := v.pass.machines[src.Node]; m != nil {
 			state = m.state
 		}

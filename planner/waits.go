@@ -41,10 +41,26 @@ func summary(reasons []schema.Reason) string {
 	if len(reasons) == 1 && reasons[0].Count <= 1 {
 		return reasons[0].Message()
 	}
-	if len(reasons) <= mostInSummary {
-		return schema.Summarize(reasons)
+	parts := make([]string, 0, mostInSummary+1)
+	for _, r := range reasons[:min(len(reasons), mostInSummary)] {
+		parts = append(parts, named(r))
 	}
-	return fmt.Sprintf("%s; and %d more reasons", schema.Summarize(reasons[:mostInSummary]), len(reasons)-mostInSummary)
+	if more := len(reasons) - mostInSummary; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more reasons", more))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// named is a reason's sentence with the machines it is about.
+func named(r schema.Reason) string {
+	message := r.Message()
+	switch {
+	case r.Count > 1:
+		return fmt.Sprintf("%d machines: %s", r.Count, message)
+	case r.Machine != "" && !strings.Contains(message, r.Machine):
+		return r.Machine + ": " + message
+	}
+	return message
 }
 
 // whyUnplaced is why a run has no place, or its newer spec has none.
@@ -62,13 +78,30 @@ func (p *pass) whyUnplaced(r *run, cache map[string][]schema.Reason) []schema.Re
 	case s.t == nil:
 		return schema.GroupReasons(s.reasons)
 	default:
-		reasons := p.whyNowhere(s.t, cache)
+		reasons := p.whyShort(r, cache)
 		if s.t.machines > 1 && s.have > 0 {
 			few := schema.Reason{Code: schema.ReasonTooFew, Count: 1, Args: schema.ReasonArgs{Need: int64(s.t.machines), Have: int64(s.have)}}
 			reasons = append([]schema.Reason{few}, reasons...)
 		}
 		return reasons
 	}
+}
+
+// whyShort looks at the machines as the run itself would find them: what its
+// older workers hold is free for its newer ones.
+func (p *pass) whyShort(r *run, cache map[string][]schema.Reason) []schema.Reason {
+	if !r.short.replaces || r.placed == nil || r.placed.Outcome != "" {
+		return p.whyNowhere(r.short.t, cache)
+	}
+	p.eachHeld(r, p.release)
+	defer p.eachHeld(r, p.hold)
+	g := grouping{index: map[reasonKey]int{}}
+	for _, m := range p.orgs[r.short.t.org].list {
+		if reason, ok := p.whyNot(r.short.t, m); !ok {
+			g.add(reason, m)
+		}
+	}
+	return g.finish()
 }
 
 // missingDrives names the drives that were deleted under a run.

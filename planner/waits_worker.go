@@ -116,7 +116,7 @@ func (p *pass) waitClaim(s *site, b *schema.BindTarget, add func(schema.ReasonCo
 	}
 	args := schema.ReasonArgs{Drive: b.Drive.Name, Source: b.Source, Machine: c.from()}
 	if c.home == nil || !c.home.up() {
-		args.State = "not declared"
+		args.State = notDeclared
 		if c.home != nil {
 			args.State = string(c.home.state)
 		}
