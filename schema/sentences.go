@@ -60,7 +60,7 @@ var reasonSentences = map[ReasonCode]func(Reason) string{
 	},
 	ReasonNoDrive: func(r Reason) string { return fmt.Sprintf("drive %s does not exist", r.Args.Drive) },
 	ReasonMachineDown: func(r Reason) string {
-		return fmt.Sprintf("%s is %s", plural(r, "machine", "machines"), cmp.Or(r.Args.State, "Down"))
+		return fmt.Sprintf("%s %s %s", plural(r, "machine", "machines"), isOrAre(r), cmp.Or(r.Args.State, "Down"))
 	},
 	ReasonNotReported: func(r Reason) string {
 		if r.where() == "" {
@@ -73,10 +73,10 @@ var reasonSentences = map[ReasonCode]func(Reason) string{
 		if r.Args.Text != "" {
 			return fmt.Sprintf("%s: %s", plural(r, "machine", "machines"), r.Args.Text)
 		}
-		return plural(r, "machine", "machines") + " has no container engine"
+		return plural(r, "machine", "machines") + " " + hasOrHave(r) + " no container engine"
 	},
 	ReasonUnknownResources: func(r Reason) string {
-		return fmt.Sprintf("%s has not reported its %s", plural(r, "machine", "machines"), cmp.Or(r.Args.Text, "resources"))
+		return fmt.Sprintf("%s %s not reported %s", plural(r, "machine", "machines"), hasOrHave(r), cmp.Or(r.Args.Text, "resources"))
 	},
 	ReasonCPU: func(r Reason) string {
 		return fmt.Sprintf("needs %s CPU cores, %s free", cores(r.Args.Cores), cores(r.Args.Free))
@@ -155,6 +155,20 @@ func plural(r Reason, one, many string) string {
 	return "the " + one
 }
 
+func isOrAre(r Reason) string {
+	if r.where() == "" && r.Count > 1 {
+		return "are"
+	}
+	return "is"
+}
+
+func hasOrHave(r Reason) string {
+	if isOrAre(r) == "are" {
+		return "have"
+	}
+	return "has"
+}
+
 func cores(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
 func compareReasons(a, b Reason) int {
@@ -166,11 +180,12 @@ func compareReasons(a, b Reason) int {
 func Summarize(reasons []Reason) string {
 	parts := make([]string, 0, len(reasons))
 	for _, r := range reasons {
-		if r.Count > 1 {
-			parts = append(parts, fmt.Sprintf("%d machines: %s", r.Count, r.Message()))
-		} else {
-			parts = append(parts, r.Message())
+		text := r.Message()
+		// Some sentences count the machines themselves.
+		if many := strconv.Itoa(r.Count) + " machines"; r.Count > 1 && !strings.HasPrefix(text, many) {
+			text = many + ": " + text
 		}
+		parts = append(parts, text)
 	}
 	return strings.Join(parts, "; ")
 }

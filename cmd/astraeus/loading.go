@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"astraeus.io/astraeus/gitsource"
 	"astraeus.io/astraeus/schema"
 	"astraeus.io/astraeus/schema/load"
 )
@@ -22,6 +23,9 @@ func newLoader() *loader { return &loader{load: load.New(load.Options{})} }
 func (l *loader) files(ctx context.Context, files fs.FS, commit string, at time.Time) (*schema.Desired, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if tree, ok := files.(gitsource.HashFS); ok {
+		files = sourceFS{tree}
+	}
 	return l.load.Load(ctx, files, load.Commit{ID: commit, Time: at})
 }
 
@@ -30,3 +34,28 @@ func (l *loader) close() {
 	defer l.mu.Unlock()
 	l.load.Close()
 }
+
+// sourceFS tells the loader what gitsource does not serve: a link in place of a
+// drive's file is a problem, not a deletion (G-5). Neither package knows the other.
+type sourceFS struct{ gitsource.HashFS }
+
+// Problems implements load.ProblemFS.
+func (f sourceFS) Problems(yield func(path, code, message string)) {
+	for _, p := range f.HashFS.Problems() {
+		yield(p.Path, string(p.Code), p.Message)
+	}
+}
+
+// ReadDir implements fs.ReadDirFS.
+func (f sourceFS) ReadDir(name string) ([]fs.DirEntry, error) { return fs.ReadDir(f.HashFS, name) }
+
+// ReadFile implements fs.ReadFileFS.
+func (f sourceFS) ReadFile(name string) ([]byte, error) { return fs.ReadFile(f.HashFS, name) }
+
+// Stat implements fs.StatFS.
+func (f sourceFS) Stat(name string) (fs.FileInfo, error) { return fs.Stat(f.HashFS, name) }
+
+var (
+	_ load.ProblemFS = sourceFS{}
+	_ load.HashFS    = sourceFS{}
+)
