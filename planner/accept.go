@@ -11,10 +11,10 @@ import (
 type gate struct {
 	want    map[schema.Key]*schema.Object // declared and expanded objects
 	kinds   map[schema.Kind][]*schema.Object
-	changed map[schema.Key]bool // let through in this pass
+	changed map[schema.Key]bool // let through in this pass; true: a new object, which needs a uid
+	order   []schema.Key        // of changed, sorted when they are sealed
 	held    map[schema.Key]*schema.Refusal
 	removed map[schema.Key]bool // taken out of force in this pass
-	uids    map[schema.Key]bool // need a new uid: new objects
 	names   *nameTable
 	forced  map[schema.Key]schema.Key // targets of deletions on purpose, by target
 	force   map[schema.Key]bool       // of those, the drives that go though they are used
@@ -31,7 +31,7 @@ type spareKey struct {
 
 func newGate() *gate {
 	return &gate{want: map[schema.Key]*schema.Object{}, kinds: map[schema.Kind][]*schema.Object{}, changed: map[schema.Key]bool{}, held: map[schema.Key]*schema.Refusal{},
-		removed: map[schema.Key]bool{}, uids: map[schema.Key]bool{}, forced: map[schema.Key]schema.Key{},
+		removed: map[schema.Key]bool{}, forced: map[schema.Key]schema.Key{},
 		spared: map[spareKey]int{}, volumes: map[string][]schema.Key{}, moved: map[schema.Key]schema.Key{},
 		leaving: map[schema.Key]bool{}, force: map[schema.Key]bool{}}
 }
@@ -74,7 +74,6 @@ func (p *pass) accept() {
 	p.considerKind(schema.KindRun, schema.KindEndpoint)
 	p.removeKinds(schema.KindEndpoint, schema.KindRun, schema.KindVolume, schema.KindDeletion)
 	p.seal()
-	p.buildDrives()
 	p.buildVolumes()
 	p.indexDrives()
 	p.noteStored()
@@ -170,14 +169,12 @@ func (p *pass) let(o *schema.Object, prev *schema.AcceptedObject) {
 		if prev.Object.Hash != o.Hash {
 			next.Generation++
 		}
-	} else {
-		p.gate.uids[o.Key] = true
 	}
 	if spec, ok := o.Spec.(*schema.DriveSpec); ok {
 		next.FillGeneration = fillGeneration(spec, next, prev)
 	}
 	p.put(o.Key, next)
-	p.gate.changed[o.Key] = true
+	p.gate.changed[o.Key] = p.gate.changed[o.Key] || prev == nil
 }
 
 // fillGeneration is the generation in which the fill last changed (D-42).

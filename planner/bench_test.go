@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,6 +89,16 @@ func bigRun(i, n, spaces int) (*schema.Object, int) {
 	return o, k
 }
 
+// cpuTime is what the process has computed so far: on a machine shared with
+// others it says more than the clock.
+func cpuTime() time.Duration {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		return 0
+	}
+	return time.Duration(r.Utime.Nano())
+}
+
 // BenchmarkPlanScratch plans clusters of 50 to 5,000 machines from scratch and
 // prints how time grows: per ten times the machines, against n log n.
 func BenchmarkPlanScratch(b *testing.B) {
@@ -98,6 +109,7 @@ func BenchmarkPlanScratch(b *testing.B) {
 			in := bigInput(n)
 			b.ReportAllocs()
 			var placed, steps, waits int
+			start := cpuTime()
 			for b.Loop() {
 				p := Plan(in)
 				placed, steps, waits = 0, len(p.Steps), len(p.Waits)
@@ -105,7 +117,8 @@ func BenchmarkPlanScratch(b *testing.B) {
 					placed += len(pl.Workers)
 				}
 			}
-			took[n] = float64(b.Elapsed()) / float64(b.N)
+			took[n] = float64(cpuTime()-start) / float64(b.N)
+			b.ReportMetric(took[n]/1e6, "cpu-ms/op")
 			b.ReportMetric(float64(placed), "placed")
 			b.ReportMetric(float64(steps), "steps")
 			b.ReportMetric(float64(waits), "waits")

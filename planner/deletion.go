@@ -53,7 +53,7 @@ func (p *pass) readDeletions() {
 		}
 		target := targetOf(key.Namespace, spec)
 		named := p.objects[target]
-		if p.gate.uids[key] && named != nil {
+		if p.gate.changed[key] && named != nil {
 			a.Target = named.UID // new in this pass: its copy is the pass's own
 		}
 		switch {

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 
@@ -89,8 +88,8 @@ func (p *pass) judgeTemplates(o *schema.Object, list, old []templatePlace) *sche
 		if i := slices.IndexFunc(old, func(t templatePlace) bool { return t.group == place.group }); i >= 0 {
 			was = *old[i].task
 		}
-		refsChanged := !reflect.DeepEqual(was.DatavolumeRefs, place.task.DatavolumeRefs)
-		volumesChanged := !reflect.DeepEqual(was.Volumes, place.task.Volumes) ||
+		refsChanged := !slices.Equal(was.DatavolumeRefs, place.task.DatavolumeRefs)
+		volumesChanged := !slices.Equal(was.Volumes, place.task.Volumes) ||
 			max(1, was.RequestedResources.Machines) != max(1, place.task.RequestedResources.Machines)
 		p.noteMissingDrives(o, place)
 		if refsChanged {
@@ -158,7 +157,7 @@ func mountTarget(spec *schema.DriveSpec, ref *schema.DatavolumeRef) string {
 
 // judgeMountPaths: every mount of a template has a path of its own (D-40, V-4).
 func (p *pass) judgeMountPaths(o *schema.Object, place templatePlace) *schema.Hold {
-	seen := map[string]bool{}
+	var seen []string
 	for i, ref := range place.task.DatavolumeRefs {
 		spec := p.driveOf(o, ref.Name)
 		if spec == nil && ref.MountPath == "" || spec != nil && (ref.SourceIndex < 0 || ref.SourceIndex >= len(spec.Sources)) {
@@ -168,17 +167,17 @@ func (p *pass) judgeMountPaths(o *schema.Object, place templatePlace) *schema.Ho
 		if spec != nil {
 			target = mountTarget(spec, &ref)
 		}
-		if target = schema.CleanPath(target); seen[target] {
+		if target = schema.CleanPath(target); slices.Contains(seen, target) {
 			return holdOf(o, indexed(place.field+".datavolume_refs", i, ".mount_path"), schema.CodeInvalid, mountPathTwice(target))
 		}
-		seen[target] = true
+		seen = append(seen, target)
 	}
 	for i, v := range place.task.Volumes {
 		target := schema.CleanPath(v.ContainerPath)
-		if seen[target] {
+		if slices.Contains(seen, target) {
 			return holdOf(o, indexed(place.field+".volumes", i, ".container_path"), schema.CodeInvalid, mountPathTwice(target))
 		}
-		seen[target] = true
+		seen = append(seen, target)
 	}
 	return nil
 }

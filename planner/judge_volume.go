@@ -14,7 +14,7 @@ func (p *pass) indexVolumeIDs() {
 			p.gate.volumes[o.Metadata.ID] = append(p.gate.volumes[o.Metadata.ID], o.Key)
 		}
 	}
-	for key := range p.kinds[schema.KindVolume] {
+	for _, key := range p.keysIn(schema.KindVolume) {
 		declared := p.gate.volumes[volumeID(p.objects[key])]
 		if p.gate.want[key] == nil && !p.declaredInvalid(key) && len(declared) == 1 &&
 			declared[0].Namespace == key.Namespace && p.objects[declared[0]] == nil {
@@ -87,7 +87,7 @@ func (p *pass) volumeUsers(a *schema.AcceptedObject) []string {
 		})
 	}
 	users := map[schema.Key]bool{}
-	for run := range p.kinds[schema.KindRun] {
+	for _, run := range p.keysIn(schema.KindRun) {
 		o := p.objects[run].Object
 		pl, placed := p.in.Placed[run]
 		ended := placed && pl.Outcome != "" && o.ManagedBy == (schema.Key{})

@@ -7,35 +7,60 @@ import (
 )
 
 // nameTable says who has which DNS name of which namespace, without regard to
-// case (N-9): runs, their workers, replica groups and endpoints.
+// case (N-9): runs, their workers, replica groups and endpoints. Names are kept
+// by hash, because a cluster has one a worker; a hit is looked at by name.
 type nameTable struct {
-	taken  map[nameKey]schema.Key   // by what is in force
-	wanted map[nameKey][]schema.Key // by what is new
+	taken  map[uint64]*schema.Object   // by what is in force
+	wanted map[uint64]*schema.Object   // by what is new
+	more   map[uint64][]*schema.Object // further newcomers of one name
 }
-
-type nameKey struct{ namespace, name string }
 
 // nameTable reads the names in force and those that new or changed objects ask for.
 func (p *pass) nameTable() *nameTable {
-	t := &nameTable{taken: map[nameKey]schema.Key{}, wanted: map[nameKey][]schema.Key{}}
+	t := &nameTable{taken: map[uint64]*schema.Object{}, wanted: map[uint64]*schema.Object{}, more: map[uint64][]*schema.Object{}}
 	for _, kind := range []schema.Kind{schema.KindRun, schema.KindReplicaGroup, schema.KindEndpoint} {
-		for key := range p.kinds[kind] {
+		for _, key := range p.keysIn(kind) {
 			o := p.objects[key].Object
-			eachName(o, func(name string) { t.taken[nameKey{key.Namespace, strings.ToLower(name)}] = ownerOf(o) })
+			eachName(o, func(name string) { t.taken[nameHash(key.Namespace, name)] = o })
 		}
 		for _, o := range p.gate.kinds[kind] {
-			if prev := p.objects[o.Key]; prev != nil && sameObject(prev.Object, o) {
-				continue
+			if prev := p.objects[o.Key]; prev == nil || !sameObject(prev.Object, o) {
+				eachName(o, func(name string) { t.want(nameHash(o.Key.Namespace, name), o) })
 			}
-			eachName(o, func(name string) {
-				k := nameKey{o.Key.Namespace, strings.ToLower(name)}
-				if p.gate.want[o.Key] == o {
-					t.wanted[k] = append(t.wanted[k], ownerOf(o))
-				}
-			})
 		}
 	}
 	return t
+}
+
+func (t *nameTable) want(h uint64, o *schema.Object) {
+	if t.wanted[h] == nil {
+		t.wanted[h] = o
+		return
+	}
+	t.more[h] = append(t.more[h], o)
+}
+
+// nameHash is FNV-1a over namespace and name, letters in lower case.
+func nameHash(namespace, name string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(namespace) {
+		h = (h ^ uint64(namespace[i])) * 1099511628211
+	}
+	h *= 1099511628211
+	for i := range len(name) {
+		c := name[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return h
+}
+
+// hasName reports whether an object has a name indeed.
+func hasName(o *schema.Object, name string) (has bool) {
+	eachName(o, func(n string) { has = has || strings.EqualFold(n, name) })
+	return has
 }
 
 func ownerOf(o *schema.Object) schema.Key {
@@ -91,22 +116,27 @@ func (p *pass) judgeNames(o *schema.Object) *schema.Hold {
 			hold = holdOf(o, "metadata.name", schema.CodeNameNotDNSSafe, nameNotDNSSafe(name, problem))
 			return
 		}
-		if by, taken := p.gate.names.other(nameKey{o.Key.Namespace, strings.ToLower(name)}, o.Key); taken {
+		if by, taken := p.gate.names.other(o, name); taken {
 			hold = holdOf(o, "metadata.name", schema.CodeNameTaken, nameTaken(name, by))
 		}
 	})
 	return hold
 }
 
-// other is the object that has the name instead: one in force, or another
-// newcomer.
-func (t *nameTable) other(k nameKey, self schema.Key) (schema.Key, bool) {
-	if by, taken := t.taken[k]; taken {
-		return by, by != self
+// other is the owner of the object that has the name instead: one in force, or
+// another newcomer.
+func (t *nameTable) other(self *schema.Object, name string) (schema.Key, bool) {
+	h := nameHash(self.Key.Namespace, name)
+	if o := t.taken[h]; o != nil && hasName(o, name) {
+		return ownerOf(o), ownerOf(o) != ownerOf(self)
+	}
+	if len(t.more[h]) == 0 {
+		return schema.Key{}, false // wanted by this one alone
 	}
 	var first schema.Key
-	for _, by := range t.wanted[k] {
-		if by != self && (first == schema.Key{} || schema.CompareKeys(by, first) < 0) {
+	for _, o := range append([]*schema.Object{t.wanted[h]}, t.more[h]...) {
+		by := ownerOf(o)
+		if by != ownerOf(self) && hasName(o, name) && (first == schema.Key{} || schema.CompareKeys(by, first) < 0) {
 			first = by
 		}
 	}

@@ -17,8 +17,8 @@ type pass struct {
 
 	// objects are in force; acceptance changes them copy by copy. kinds are their keys.
 	objects map[schema.Key]*schema.AcceptedObject
-	kinds   map[schema.Kind]map[schema.Key]bool
-	gate    *gate // what acceptance decides
+	kinds   map[schema.Kind][]schema.Key // may name objects that are dropped since
+	gate    *gate                        // what acceptance decides
 
 	reports  map[string]*schema.MachineReport // the newest of each machine
 	machines map[string]*machine
@@ -56,8 +56,8 @@ type scope struct{ org, workspace string }
 
 func newPass(in Input) *pass {
 	p := &pass{
-		in: in, now: in.Now, objects: make(map[schema.Key]*schema.AcceptedObject, len(in.Accepted.Objects)),
-		kinds: map[schema.Kind]map[schema.Key]bool{}, templates: map[templateKey]*template{}, tombs: maps.Clone(in.Accepted.Tombstones),
+		in: in, now: in.Now, objects: make(map[schema.Key]*schema.AcceptedObject, len(in.Accepted.Objects)+newObjects(in.Desired)),
+		kinds: map[schema.Kind][]schema.Key{}, templates: map[templateKey]*template{}, tombs: maps.Clone(in.Accepted.Tombstones),
 		out: schema.Plan{Targets: map[string]*schema.Assignment{}, Blobs: map[string][]byte{}},
 	}
 	if p.tombs == nil {
@@ -80,16 +80,23 @@ func newPass(in Input) *pass {
 	return p
 }
 
-func (p *pass) put(key schema.Key, a *schema.AcceptedObject) {
-	if p.kinds[key.Kind] == nil {
-		p.kinds[key.Kind] = map[schema.Key]bool{}
+// newObjects guesses how many objects a commit adds, to size what holds them.
+func newObjects(d *schema.Desired) int {
+	if d == nil {
+		return 0
 	}
-	p.objects[key], p.kinds[key.Kind][key] = a, true
+	return len(d.Objects)
+}
+
+func (p *pass) put(key schema.Key, a *schema.AcceptedObject) {
+	if _, there := p.objects[key]; !there {
+		p.kinds[key.Kind] = append(p.kinds[key.Kind], key)
+	}
+	p.objects[key] = a
 }
 
 func (p *pass) drop(key schema.Key) {
 	delete(p.objects, key)
-	delete(p.kinds[key.Kind], key)
 }
 
 // inForce reports whether an entry of the store is an object in force, and not
@@ -113,7 +120,23 @@ func (p *pass) clusterSpec() *schema.ClusterSpec {
 }
 
 // keysOf lists the keys in force of a kind, sorted.
-func (p *pass) keysOf(kind schema.Kind) []schema.Key { return sortedKeys(p.kinds[kind]) }
+func (p *pass) keysOf(kind schema.Kind) []schema.Key {
+	keys := slices.Clone(p.kinds[kind])
+	slices.SortFunc(keys, schema.CompareKeys)
+	return slices.DeleteFunc(slices.Compact(keys), func(key schema.Key) bool { return p.objects[key] == nil })
+}
+
+// keysIn lists the keys in force of a kind, in no order.
+func (p *pass) keysIn(kind schema.Kind) []schema.Key {
+	list := p.kinds[kind]
+	keys := make([]schema.Key, 0, len(list))
+	for _, key := range list {
+		if p.objects[key] != nil {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
 
 // specOf is the spec in force of a key, nil when it is not in force.
 func specOf[T any](p *pass, key schema.Key) *T {
@@ -137,6 +160,12 @@ func (p *pass) event(key schema.Key, kind, message string) {
 // finish sorts what has no order of its own yet.
 func (p *pass) finish() schema.Plan {
 	p.out.Notes = schema.SortDiagnostics(p.out.Notes)
+	if len(p.out.Decisions.Events) == 0 {
+		p.out.Decisions.Events = nil
+	}
+	if len(p.out.Waits) == 0 {
+		p.out.Waits = nil
+	}
 	return p.out
 }
 

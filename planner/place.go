@@ -153,8 +153,11 @@ func (p *pass) gang(r *run, wanted []*template, before map[string]string) ([]sch
 			return nil, &shortage{reasons: t.problem}
 		}
 	}
-	var taken []change
-	var workers []schema.PlacedWorker
+	total := 0
+	for _, t := range wanted {
+		total += t.machines
+	}
+	taken, workers := make([]change, 0, total), make([]schema.PlacedWorker, 0, total)
 	for _, t := range wanted {
 		first := len(taken)
 		for i := range t.machines {

@@ -21,7 +21,7 @@ func (p *pass) removeKinds(kinds ...schema.Kind) {
 // could not be used either.
 func (p *pass) leavingOf(kind schema.Kind) []schema.Key {
 	var list []schema.Key
-	for key := range p.kinds[kind] {
+	for _, key := range p.keysIn(kind) {
 		if p.gate.want[key] == nil && !p.declaredInvalid(key) {
 			list = append(list, key)
 		}
@@ -57,7 +57,6 @@ func (p *pass) mayLeave(key schema.Key) bool {
 			p.holdRemoval(key, schema.CodeVolumeInUse, volumeInUse(key.Name, users), a.Object.Origin)
 			return false
 		}
-		p.event(key, "Removed", volumeRecordGone)
 	}
 	return true
 }
@@ -162,8 +161,6 @@ func (p *pass) removeDrive(key schema.Key) {
 	a := p.objects[key]
 	if a.Object.Spec.(*schema.DriveSpec).Placed() {
 		p.bury(a)
-	} else {
-		p.event(key, "Removed", driveDataUntouched)
 	}
 	p.remove(key)
 	delete(p.drives, key)

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -22,9 +21,10 @@ func (p *pass) seal() {
 	for uid := range p.tombs {
 		used[uid] = true
 	}
-	for _, key := range sortedKeys(p.gate.uids) {
+	p.gate.order = sortedKeys(p.gate.changed)
+	for _, key := range p.gate.order {
 		a := p.objects[key]
-		if a == nil {
+		if a == nil || !p.gate.changed[key] {
 			continue
 		}
 		last++
@@ -46,9 +46,12 @@ func (p *pass) seal() {
 // created again never inherits old bytes.
 func (p *pass) newUID(key schema.Key, seq int64, used map[string]bool) string {
 	for try := 0; ; try++ {
-		uid := schema.HashBytes(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d\x00%d", p.in.Seed, p.in.Desired.Commit, key, seq, try))
-		if !used[uid] {
-			used[uid] = true
+		buf := make([]byte, 0, 160)
+		for _, part := range [...]string{p.in.Seed, p.in.Desired.Commit, string(key.Kind), key.Namespace, key.Name} {
+			buf = append(append(buf, part...), 0)
+		}
+		buf = strconv.AppendInt(append(strconv.AppendInt(buf, seq, 10), 0), int64(try), 10)
+		if uid := schema.HashBytes(buf); !used[uid] {
 			return uid
 		}
 	}
@@ -61,13 +64,16 @@ func (p *pass) decide() {
 		return
 	}
 	d := &p.out.Decisions
-	for _, key := range sortedKeys(p.gate.changed) {
+	d.Accept = make([]schema.Acceptance, 0, len(p.gate.order))
+	for _, key := range p.gate.order {
 		if a := p.objects[key]; a != nil {
 			p.decideAcceptance(key, a)
 		}
 	}
 	for _, key := range slices.Backward(sortedKeys(p.gate.removed)) { // inner kinds first
-		d.Remove = append(d.Remove, schema.Removal{Key: key, UID: p.in.Accepted.Objects[key].UID, Commit: p.in.Desired.Commit})
+		old := p.in.Accepted.Objects[key]
+		d.Remove = append(d.Remove, schema.Removal{Key: key, UID: old.UID, Commit: p.in.Desired.Commit})
+		p.event(key, "Removed", removedWords(old))
 	}
 	p.decideRefusals()
 	if !p.in.Rewritten && p.in.Desired.Commit != p.in.Accepted.Head {
@@ -130,7 +136,7 @@ func (p *pass) decideRefusals() {
 		if next != nil {
 			p.out.Holds = append(p.out.Holds, next.Hold)
 		}
-		if p.gate.changed[key] && p.objects[key] != nil || p.gate.removed[key] {
+		if hasKey(p.gate.changed, key) && p.objects[key] != nil || p.gate.removed[key] {
 			continue // stored with the acceptance, or gone
 		}
 		if old != nil && sameRefusal(old.Refused, next) {

@@ -28,6 +28,20 @@ const (
 	checkpointNotThere = "checkpoint_path of a run over several machines is on no shared volume or drive: each would write its own disk" // V-11
 )
 
+// removedWords says what becomes of the data (D-61, V-9).
+func removedWords(a *schema.AcceptedObject) string {
+	switch spec := a.Object.Spec.(type) {
+	case *schema.VolumeSpec:
+		return fmt.Sprintf("%s %s: %s", volumeID(a), spec.HostPath, volumeRecordGone)
+	case *schema.DriveSpec:
+		if spec.Placed() {
+			return "its copies on every machine are deleted"
+		}
+		return driveDataUntouched
+	}
+	return "removed"
+}
+
 // hostPathForbidden: D-20.
 func hostPathForbidden(path string) string {
 	return fmt.Sprintf("spec.sources[].path %q: this namespace may not use that path on the machines", path)

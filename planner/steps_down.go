@@ -177,7 +177,7 @@ func (p *pass) afterUnmount(s *site, e *schema.Export, client string) edges {
 	}
 	for i := range c.m.seen.mounts {
 		if m := &c.m.seen.mounts[i]; m.UID == e.UID && m.Source == e.Source && m.From == s.m.name {
-			if id := c.makers[sourceID{string(schema.ActionUnmount) + m.UID, m.Source}]; id != "" {
+			if id := c.maker(schema.ActionUnmount, m.UID, m.Source); id != "" {
 				return edges{away: []string{id}}
 			}
 			return edges{blocked: true}
@@ -186,16 +186,23 @@ func (p *pass) afterUnmount(s *site, e *schema.Export, client string) edges {
 	return edges{}
 }
 
+// madeID is what a step of a machine is about.
+type madeID struct {
+	action schema.Action
+	uid    string
+	source int
+}
+
 // made remembers a step of the machine, for those that come after it.
 func (s *site) made(action schema.Action, uid string, source int, id string) {
 	if s.makers == nil {
-		s.makers = map[sourceID]string{}
+		s.makers = map[madeID]string{}
 	}
-	s.makers[sourceID{string(action) + uid, source}] = id
+	s.makers[madeID{action, uid, source}] = id
 }
 
 func (s *site) maker(action schema.Action, uid string, source int) string {
-	return s.makers[sourceID{string(action) + uid, source}]
+	return s.makers[madeID{action, uid, source}]
 }
 
 // deleteCopies deletes the copies of removed drives (D-60, D-61): of those with

@@ -24,7 +24,7 @@ type site struct {
 	mounts  []*claim // claims of which it is the client
 	exports []*claim // claims of which it is the source
 	wanted  map[workerID]int
-	makers  map[sourceID]string // ids of steps here that a worker may have to wait for
+	makers  map[madeID]string // ids of steps here that a worker may have to wait for
 	stopIDs []stop
 }
 
@@ -59,6 +59,7 @@ func (p *pass) buildTargets() {
 		p.work.sites[m.name] = p.newSite(m)
 	}
 	p.driveLists()
+	p.sizeTargets()
 	for _, r := range p.queue {
 		if r.placed != nil && !r.stopping && r.placed.Outcome == "" {
 			p.targetRun(r)
@@ -80,6 +81,24 @@ func (p *pass) newSite(m *machine) *site {
 		DataLocations: m.dataLocations(), Eviction: c.Eviction, MeasureEvery: c.MeasureEvery,
 		AllowedVolumePrefixes: slices.Clone(m.spec.AllowedVolumePrefixes),
 	}}
+}
+
+// sizeTargets makes room for each machine's workers at once.
+func (p *pass) sizeTargets() {
+	counts := make(map[string]int, len(p.order))
+	for _, r := range p.queue {
+		if r.placed != nil {
+			for i := range r.placed.Workers {
+				counts[r.placed.Workers[i].Machine]++
+			}
+		}
+	}
+	for name, s := range p.work.sites {
+		if n := counts[name]; n > 0 {
+			s.a.Workers = make([]schema.WorkerTarget, 0, n)
+			s.wanted = make(map[workerID]int, n)
+		}
+	}
 }
 
 // targetRun puts a placed run's workers on their machines. A worker whose
@@ -104,10 +123,6 @@ func (p *pass) targetRun(r *run) {
 			Address: p.addressOf(pl, w), Network: networkNow(w, s.m), GPUs: w.GPUs,
 			CPUCores: t.share, MemoryBytes: t.memory, Mounts: p.bindsFor(s, t, w),
 		}
-		if s.wanted == nil {
-			s.wanted = map[workerID]int{}
-		}
-		s.wanted[idOfPlaced(pl, w)] = len(s.a.Workers)
 		s.a.Workers = append(s.a.Workers, target)
 	}
 }
@@ -149,16 +164,17 @@ func (p *pass) bindsFor(s *site, t *template, w *schema.PlacedWorker) []schema.B
 	if len(t.uses) == 0 {
 		return nil
 	}
+	if t.binds != nil {
+		t.standOn(p, s)
+		return t.binds
+	}
 	binds := make([]schema.BindTarget, len(t.uses))
+	alike := true
 	for i := range t.uses {
 		u := &t.uses[i]
 		binds[i] = u.bind
-		switch u.kind {
-		case useCopy:
-			s.needCopy(p, u.drive)
-		case useHere:
-			s.needDir(u, u.from.NodeScope == schema.ScopeLocalAny || u.drive.spec.Permissions.Create)
-		case useHome:
+		if u.kind == useHome {
+			alike = false
 			if u.from.Node == s.m.name {
 				s.needDir(u, u.drive.spec.Permissions.Create)
 				continue
@@ -167,7 +183,24 @@ func (p *pass) bindsFor(s *site, t *template, w *schema.PlacedWorker) []schema.B
 			p.claimFor(s, u, w.Name)
 		}
 	}
+	t.standOn(p, s)
+	if alike {
+		t.binds = binds
+	}
 	return binds
+}
+
+// standOn puts what every machine needs of its own for a template's mounts into
+// a target.
+func (t *template) standOn(p *pass, s *site) {
+	for i := range t.uses {
+		switch u := &t.uses[i]; u.kind {
+		case useCopy:
+			s.needCopy(p, u.drive)
+		case useHere:
+			s.needDir(u, u.from.NodeScope == schema.ScopeLocalAny || u.drive.spec.Permissions.Create)
+		}
+	}
 }
 
 func (s *site) needDir(u *use, create bool) {

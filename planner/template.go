@@ -54,7 +54,8 @@ type template struct {
 	group    string
 	machines int
 	task     *schema.TaskTemplate
-	hash     string // of its blob, set when it is first assigned
+	hash     string              // of its blob, set when it is first assigned
+	binds    []schema.BindTarget // its mounts, where every machine has the same
 
 	cpu, memory int64 // of one worker; cpu in millicores
 	gpus        int
@@ -218,12 +219,11 @@ func (t *template) limits() []string {
 
 // buildDrives indexes the drives in force with their grants.
 func (p *pass) buildDrives() {
-	p.drives = map[schema.Key]*drive{}
-	for key, a := range p.objects {
-		if key.Kind != schema.KindDrive {
-			continue
+	p.drives = make(map[schema.Key]*drive, len(p.kinds[schema.KindDrive]))
+	for _, key := range p.kinds[schema.KindDrive] {
+		if a := p.objects[key]; a != nil {
+			p.drives[key] = p.newDrive(a)
 		}
-		p.drives[key] = p.newDrive(a)
 	}
 }
 
@@ -272,6 +272,7 @@ func (p *pass) driveByUID(uid string) *drive { return p.driveUID[uid] }
 func (p *pass) indexDrives() {
 	p.driveUID = make(map[string]*drive, len(p.drives))
 	for _, d := range p.drives {
+		d.uid = d.object.UID // new ones have it since they were sealed
 		p.driveUID[d.uid] = d
 	}
 }

@@ -14,7 +14,10 @@ import (
 // everything is placed, so that the reasons fit what is left.
 func (p *pass) explainWaits() {
 	cache := map[string][]schema.Reason{}
-	for _, r := range p.queue {
+	p.out.Waits = make([]schema.Wait, 0, len(p.work.steps[rank[schema.ActionStartWorker]]))
+	byName := slices.Clone(p.queue)
+	slices.SortFunc(byName, func(a, b *run) int { return schema.CompareKeys(a.key, b.key) })
+	for _, r := range byName {
 		if r.object == nil || r.placed != nil && r.placed.Outcome != "" && r.short == nil {
 			continue
 		}
@@ -25,7 +28,6 @@ func (p *pass) explainWaits() {
 			p.waitWorkers(r)
 		}
 	}
-	slices.SortStableFunc(p.out.Waits, func(a, b schema.Wait) int { return schema.CompareKeys(a.Run, b.Run) })
 }
 
 func (p *pass) wait(key schema.Key, worker string, reasons []schema.Reason) {
