@@ -77,6 +77,7 @@ func (p *pass) accept() {
 	p.buildVolumes()
 	p.indexDrives()
 	p.noteStored()
+	p.noteMachines()
 }
 
 func (g *gate) add(o *schema.Object) {

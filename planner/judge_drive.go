@@ -206,6 +206,21 @@ func (p *pass) noteStored() {
 	}
 }
 
+// noteMachines says what a machine reports that nobody acts on.
+func (p *pass) noteMachines() {
+	for _, m := range p.order {
+		if m.addressProblem != "" {
+			p.note(schema.Diagnostic{Pos: m.object.Object.At("spec.address"), Object: m.object.Object.Key, Field: "spec.address", Message: m.addressProblem})
+		}
+		if m.seen == nil {
+			continue
+		}
+		for _, c := range m.seen.strays {
+			p.note(schema.Diagnostic{Object: m.object.Object.Key, Message: strayCopy(c.Folder)})
+		}
+	}
+}
+
 func storedField(s schema.Permissions) string {
 	switch {
 	case s.OwnerUID != nil:

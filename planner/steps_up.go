@@ -23,8 +23,12 @@ func (p *pass) prepare(s *site) {
 		return
 	}
 	for i := range s.a.Copies {
-		if c := &s.a.Copies[i]; need.copies[c.UID] {
+		c := &s.a.Copies[i]
+		if need.copies[c.UID] {
 			p.makeCopy(s, c, need.who[sourceID{c.UID, 0}])
+		} else if !s.m.seen.hasCopy(c.UID) {
+			// Its workers run on: making it anew would not bring their data back.
+			p.drift(s.m, c.Drive, driftGone(copyWords(c.Drive.Name)))
 		}
 	}
 }
@@ -280,7 +284,7 @@ func (p *pass) driftOfMount(s *site, c *claim) {
 	if c.seen != nil {
 		message = driftChanged(what)
 	}
-	p.out.Drift = append(p.out.Drift, schema.Drift{Machine: s.m.name, Object: c.drive.key, Message: message})
+	p.drift(s.m, c.drive.key, message)
 }
 
 func (p *pass) driftOfExport(c *claim, e *schema.Export) {
@@ -292,5 +296,9 @@ func (p *pass) driftOfExport(c *claim, e *schema.Export) {
 	if e != nil {
 		message = driftChanged(what)
 	}
-	p.out.Drift = append(p.out.Drift, schema.Drift{Machine: c.home.name, Object: c.drive.key, Message: message})
+	p.drift(c.home, c.drive.key, message)
+}
+
+func (p *pass) drift(m *machine, object schema.Key, message string) {
+	p.out.Drift = append(p.out.Drift, schema.Drift{Machine: m.name, Object: object, Message: message})
 }

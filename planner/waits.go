@@ -78,7 +78,7 @@ func (p *pass) whyUnplaced(r *run, cache map[string][]schema.Reason) []schema.Re
 	case s == nil:
 		return nil
 	case s.t == nil:
-		return schema.GroupReasons(s.reasons)
+		return distinct(s.reasons)
 	default:
 		reasons := p.whyShort(r, cache)
 		if s.t.machines > 1 && s.have > 0 {
@@ -116,7 +116,18 @@ func (p *pass) missingDrives(r *run) []schema.Reason {
 			}
 		}
 	}
-	return schema.GroupReasons(list)
+	return distinct(list)
+}
+
+// distinct sorts reasons that are about no machine and says each once.
+func distinct(list []schema.Reason) []schema.Reason {
+	list = schema.GroupReasons(list)
+	for i := range list {
+		if len(list[i].Machines) == 0 {
+			list[i].Count = 1
+		}
+	}
+	return list
 }
 
 // refresh looks again at a run that found no place, when a drive of it was
