@@ -213,8 +213,18 @@ func (d *PlanDocument) count() {
 	d.Summary = s
 }
 
-// Digest identifies the document's content.
-func (d PlanDocument) Digest() string { return schema.HashJSON(d) }
+// Digest identifies what the document would do and what it was made from: not
+// its waits, which speak of free bytes.
+func (d PlanDocument) Digest() string {
+	return schema.HashJSON(struct {
+		Version    string
+		Inputs     DocumentInputs
+		Changes    []DocumentChange
+		Placements []DocumentPlacement
+		Steps      []schema.Step
+		Holds      []schema.Hold
+	}{d.APIVersion, d.Inputs, d.Changes, d.Placements, d.Steps, d.Holds})
+}
 
 // ParseDocument reads a saved plan document strictly: unknown fields and other
 // versions are errors.

@@ -242,6 +242,9 @@ func (s *sim) unexport(m *schema.MachineReport, st *schema.Step) {
 }
 
 func (s *sim) deleteCopy(m *schema.MachineReport, st *schema.Step) {
+	if !slices.ContainsFunc(m.Copies, func(c schema.Copy) bool { return c.UID == st.Args.UID && c.Folder == st.Args.Path }) {
+		s.fail("%s of %s deletes %s, which is no copy", st.Action, st.Object, st.Args.Path) // D-9
+	}
 	if s.uses(m, st.Args.UID, -1) {
 		s.fail("the copy of %s on %s is deleted in use", st.Object, m.Name)
 	}
