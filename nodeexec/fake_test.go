@@ -201,7 +201,7 @@ func (h fakeHost) Measure(ctx context.Context, dir *host.Dir) (host.Usage, error
 	return host.Usage{Bytes: 42, Files: 3, FreeBytes: 100, FreeInodes: 7}, nil
 }
 
-func (h fakeHost) Copies(string) Copies { return fakeCopies{h.world} }
+func (h fakeHost) Copies(string) Copies { return fakeCopies(h) }
 
 type fakeCopies struct{ *world }
 

@@ -295,7 +295,7 @@ func keepDefinitions(f *ast.File) {
 	f.Decls = kept
 	f.Unresolved = nil
 	astutil.Resolve(f, func(token.Pos, string, ...any) {})
-	_ = astutil.Sanitize(f) // drops imports that only the dropped fields used
+	_ = astutil.SanitizeFiles([]*ast.File{f}) // drops imports that only the dropped fields used
 }
 
 // valueReader turns a CUE value into nodes.

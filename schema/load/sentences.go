@@ -99,14 +99,6 @@ func sayUnknownKind(kind, near string) string {
 	return text
 }
 
-func sayKinds() string {
-	names := make([]string, len(schema.Kinds))
-	for i, k := range schema.Kinds {
-		names[i] = string(k)
-	}
-	return "kinds: " + strings.Join(names, ", ")
-}
-
 var rightPlaces = map[schema.Kind]string{
 	schema.KindCluster:       "cluster.cue at the top of the repository",
 	schema.KindOrg:           "orgs/<org>/org.cue",

@@ -29,7 +29,6 @@ var mayImport = map[string][]string{
 	"cmd/astraeus":              {"*"},
 	"cmd/astraeus-agent-drives": {"nodeexec", "schema", "schema/link"},
 	"tests":                     {"*"},
-	"internal/deps":             {},
 }
 
 // knownOnlyTo names the one place (folder) that may import a big dependency directly.
@@ -114,7 +113,7 @@ func TestBigDependenciesAreKnownInOnePlace(t *testing.T) {
 		path, _ := ours(p.ImportPath)
 		for dep, places := range knownOnlyTo {
 			for _, imported := range p.Imports {
-				if strings.HasPrefix(imported, dep) && path != "internal/deps" &&
+				if strings.HasPrefix(imported, dep) &&
 					!slices.ContainsFunc(places, func(place string) bool { return path == place || strings.HasPrefix(path, place+"/") }) {
 					t.Errorf("%s imports %s, which only %v may know", path, imported, places)
 				}

@@ -82,10 +82,6 @@ type mountEntry struct {
 	Inode  uint64      `json:"inode"`
 }
 
-func (e mountEntry) claim(client string) nfs.Claim {
-	return nfs.Claim{Drive: e.Drive, UID: e.UID, Source: e.Source, Client: client}
-}
-
 // mountTable holds the mounts by mount point.
 type mountTable map[string]mountEntry
 
