@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -33,6 +34,8 @@ type sim struct {
 	now      time.Time
 	plan     schema.Plan
 	problems []string
+	// rng makes machines slow and reports incomplete: steps stay undone, parts are unknown.
+	rng *rand.Rand
 }
 
 func newSim(machines ...*schema.MachineReport) *sim {
@@ -47,9 +50,28 @@ func newSim(machines ...*schema.MachineReport) *sim {
 func (s *sim) input() Input {
 	in := Input{Desired: s.desired, Accepted: s.accepted, Placed: s.placed, Now: s.now, Seed: "seed"}
 	for _, name := range sortedStrings(s.machines) {
-		in.Observed.Machines = append(in.Observed.Machines, s.machines[name])
+		in.Observed.Machines = append(in.Observed.Machines, s.report(s.machines[name]))
 	}
 	return in
+}
+
+// report is what the controller sees of a machine: now and then a part is unknown.
+func (s *sim) report(m *schema.MachineReport) *schema.MachineReport {
+	if s.rng == nil || s.rng.IntN(4) > 0 {
+		return m
+	}
+	c := *m
+	switch s.rng.IntN(4) {
+	case 0:
+		c.Workers = nil
+	case 1:
+		c.Mounts = nil
+	case 2:
+		c.Exports = nil
+	default:
+		c.Copies = nil
+	}
+	return &c
 }
 
 func (s *sim) fail(format string, args ...any) {
@@ -70,8 +92,14 @@ func (s *sim) tick() {
 			}
 			continue
 		}
+		undone := map[string]bool{}
 		for i := range a.Steps {
-			s.act(m, a, &a.Steps[i])
+			st := &a.Steps[i]
+			if s.rng != nil && s.rng.IntN(3) == 0 || slices.ContainsFunc(st.After, func(id string) bool { return undone[id] }) {
+				undone[st.ID] = true // slow, or what it comes after is
+				continue
+			}
+			s.act(m, a, st)
 		}
 		m.Workers = slices.DeleteFunc(m.Workers, func(w schema.Worker) bool {
 			return w.State.Ended() && !slices.ContainsFunc(a.Workers, func(t schema.WorkerTarget) bool { return idOfTarget(&t) == idOfWorker(w) })
@@ -183,6 +211,9 @@ func (s *sim) start(m *schema.MachineReport, a *schema.Assignment, st *schema.St
 		return
 	}
 	t := a.Workers[i]
+	if slices.ContainsFunc(m.Workers, func(w schema.Worker) bool { return idOfWorker(w) == stepWorker(st) }) {
+		s.fail("%s is started twice on %s", st.Args.Worker, m.Name)
+	}
 	for _, other := range s.machines {
 		for _, w := range other.Workers {
 			if !w.State.Ended() && w.Run == t.Run.Scoped() && (w.RunUID != t.RunUID || w.Generation != t.Generation || w.Attempt != t.Attempt) {
