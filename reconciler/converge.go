@@ -15,17 +15,18 @@ type convergence struct {
 	leading *leading
 	plan    schema.Plan
 	info    Pass
-	found   found
 	status  *Status
 }
 
 // why says what is missing to be converged, "" for nothing.
 func (c convergence) why(once bool) string {
-	switch {
-	case c.found.err != nil:
-		return "the newest commit is not in use: " + c.found.err.Error()
-	case c.found.desired == nil:
+	switch found := c.leading.found; {
+	case found.err != nil:
+		return "the newest commit is not in use: " + found.err.Error()
+	case found.desired == nil:
 		return "no commit was loaded yet"
+	case !c.leading.judged:
+		return "commit " + found.desired.Commit + " was not compared with the one in force yet"
 	case c.status.Pending != "":
 		return "commit " + c.status.Pending + " waits for approval"
 	case c.info.Decided:
@@ -68,10 +69,9 @@ var endsByItself = map[schema.ReasonCode]bool{
 
 // runs: each has ended, or runs, or waits for something that does not come by itself.
 func (c convergence) runs(once bool) string {
-	waits := map[schema.Key]bool{} // value: stuck
+	waits := map[schema.Key]bool{}
 	for _, w := range c.plan.Waits {
-		stuck := !slices.ContainsFunc(w.Reasons, func(r schema.Reason) bool { return endsByItself[r.Code] })
-		if !stuck {
+		if slices.ContainsFunc(w.Reasons, func(r schema.Reason) bool { return endsByItself[r.Code] }) {
 			return fmt.Sprintf("%s waits: %s", w.Run, w.Summary)
 		}
 		waits[w.Run] = true

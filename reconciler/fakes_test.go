@@ -100,10 +100,12 @@ type fakeStore struct {
 	writes   int
 	events   []schema.Event
 	free     chan struct{} // holds a token while nobody leads
+	leader   string        // as WatchLeader says
+	blind    error         // of WatchLeader
 }
 
 func newFakeStore() *fakeStore {
-	s := &fakeStore{free: make(chan struct{}, 1)}
+	s := &fakeStore{free: make(chan struct{}, 1), leader: "elsewhere"}
 	s.free <- struct{}{}
 	s.state = (&store.State{
 		Meta:     store.Meta{ClusterUID: "uid", Epoch: 1},
@@ -130,7 +132,13 @@ func (s *fakeStore) Campaign(ctx context.Context, _ string) (Leader, error) {
 }
 
 func (s *fakeStore) WatchLeader(ctx context.Context, f func(string)) error {
-	f("elsewhere")
+	s.mu.Lock()
+	leader, err := s.leader, s.blind
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	f(leader)
 	<-ctx.Done()
 	return ctx.Err()
 }

@@ -23,6 +23,8 @@ type leading struct {
 	roster  *roster
 
 	state   *store.State // in force; nil after a failed write, until it is loaded again
+	found   found        // the commit that the newest plan looked at
+	judged  bool         // found was compared with the head, so the plan took it into account
 	reports map[string]*schema.MachineReport
 	states  map[string]schema.MachineState
 	tracker tracker
@@ -178,13 +180,13 @@ func (l *leading) decide(ctx context.Context, info *Pass) (plan schema.Plan, nex
 		return plan, 0, err
 	}
 	l.state = state
+	l.status.happened(decisions.Events)
+	l.cfg.Hooks.Committed(decisions)
 	if info.Assigned, err = l.decider.Assign(ctx, plan.Targets, plan.Blobs); err != nil {
 		return plan, 0, err
 	}
-	l.cfg.Hooks.Committed(decisions)
 	l.cfg.Link.Publish(plan.Targets, plan.Blobs)
 	l.tracker.planned(plan.Steps)
-	l.status.happened(decisions.Events)
 	return plan, l.nextDue(now, due), nil
 }
 
@@ -235,12 +237,12 @@ func (l *leading) input(now time.Time) planner.Input {
 		Accepted: l.state.Accepted, Placed: l.state.Placed, Now: now, Seed: rand.Text(),
 		Observed: schema.Observed{At: now, Machines: l.observed()},
 	}
-	got, ready := l.fetcher.newest(l.state.Accepted.Head)
-	switch {
-	case !ready:
+	l.found, l.judged = l.fetcher.newest(l.state.Accepted.Head)
+	switch desired := l.found.desired; {
+	case !l.judged:
 		l.fetcher.poke()
-	case got.desired != nil && !l.pending(got.desired.Commit):
-		in.Desired, in.Rewritten = got.desired, got.rewritten
+	case desired != nil && !l.pending(desired.Commit):
+		in.Desired, in.Rewritten = desired, l.found.rewritten
 	}
 	return in
 }

@@ -360,6 +360,68 @@ func TestBackoffWakesTheLoop(t *testing.T) {
 	})
 }
 
+// a commit that came while a pass was planning is not said to be reached by it.
+func TestStatusIsOfThePlannedCommit(t *testing.T) {
+	in(t, func(t *testing.T) {
+		var b *bench
+		meanwhile := func() {}
+		b = start(t, func(c *Config) {
+			c.Plan = func(in planner.Input) schema.Plan {
+				meanwhile()
+				return fakePlan(in)
+			}
+		})
+		defer b.stop()
+		b.source.push("c1", machineObject("m1"))
+		b.link.hear(schema.MachineReport{Name: "m1", Incarnation: "i", Sequence: 1, Epoch: 1, Applied: 9})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		yes, why := b.Converged(false)
+		require.True(t, yes, why)
+		updates, cancel := b.Subscribe()
+		defer cancel()
+		<-updates
+		meanwhile = func() {
+			meanwhile = func() {}
+			b.source.push("c2", machineObject("m1"), runObject("train"))
+			synctest.Wait() // c2 is loaded, and this pass plans c1
+		}
+		b.Sync()
+		s := (<-updates).Status
+		require.Equal(t, "c1", s.Commit)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, "c2", b.Status().Commit)
+	})
+}
+
+// A follower goes on looking for the leader when the store was away, and does not
+// keep the error of an earlier term.
+func TestFollowerFindsTheLeaderAgain(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := start(t)
+		defer b.stop()
+		synctest.Wait()
+		b.store.fail(errors.New("disk full"))
+		b.store.mu.Lock()
+		b.store.blind = errors.New("no leader of the store")
+		b.store.mu.Unlock()
+		b.source.push("c1", machineObject("m1"))
+		time.Sleep(12 * time.Second)
+		<-b.store.free // another controller takes over
+		synctest.Wait()
+		require.False(t, b.Status().Leading)
+		require.NotEmpty(t, b.Status().StoreError)
+		b.store.mu.Lock()
+		b.store.blind, b.store.leader = nil, "the other one"
+		b.store.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Equal(t, "the other one", b.Status().Leader)
+		require.Empty(t, b.Status().StoreError)
+	})
+}
+
 func TestSubscription(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := start(t)

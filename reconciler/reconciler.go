@@ -83,18 +83,32 @@ func (r *Reconciler) term(ctx context.Context) error {
 func (r *Reconciler) campaign(ctx context.Context) (Leader, error) {
 	watching, stop := context.WithCancel(ctx)
 	var done sync.WaitGroup
-	done.Go(func() {
-		err := r.cfg.Store.WatchLeader(watching, func(address string) {
-			r.cfg.Link.Follow(address)
-			r.status.update(func(s *Status) { s.Leader = address })
-		})
-		if err != nil && watching.Err() == nil {
-			r.cfg.Log.Warn("who leads is not known", "error", err)
-		}
-	})
+	done.Go(func() { r.followLeader(watching) })
 	defer done.Wait()
 	defer stop()
 	return r.cfg.Store.Campaign(ctx, r.cfg.Address)
+}
+
+// followLeader sends machines to whoever leads, until the context ends. A store
+// that is away for a while must not leave them with an address of yesterday.
+func (r *Reconciler) followLeader(ctx context.Context) {
+	retry := newBackoff(100*time.Millisecond, 5*time.Second)
+	for ctx.Err() == nil {
+		err := r.cfg.Store.WatchLeader(ctx, func(address string) {
+			retry.reset()
+			r.cfg.Link.Follow(address)
+			r.status.update(func(s *Status) {
+				s.Leader = address
+				if address != "" && address != r.cfg.Address {
+					s.StoreError = "" // of an earlier term here: the store works for another leader
+				}
+			})
+		})
+		if ctx.Err() == nil {
+			r.cfg.Log.Warn("who leads is not known", "error", err)
+			sleep(ctx, retry.next())
+		}
+	}
 }
 
 // poke asks for a pass; requests are merged.

@@ -144,10 +144,10 @@ func (b *board) subscribe() (<-chan Update, func()) {
 	}
 }
 
-// publishStatus makes the status of a pass.
+// publishStatus makes the status of a pass. It speaks of the commit that the plan
+// looked at: a newer one may be here by now, of which nothing was planned.
 func (l *leading) publishStatus(plan schema.Plan, info Pass) {
-	machines := l.machineStatus(plan)
-	got, _ := l.fetcher.newest(l.headNow())
+	machines, got := l.machineStatus(plan), l.found
 	l.status.update(func(s *Status) {
 		s.Pass, s.MassDown, s.Unsettled = info, l.roster.heldCount(), l.busy >= maxBusy
 		s.FetchError, s.StoreError = errText(got.err), errText(info.Err)
@@ -163,16 +163,9 @@ func (l *leading) publishStatus(plan schema.Plan, info Pass) {
 		if got.desired != nil && l.pending(got.desired.Commit) {
 			s.Pending = got.desired.Commit
 		}
-		c := convergence{leading: l, plan: plan, info: info, found: got, status: s}
+		c := convergence{leading: l, plan: plan, info: info, status: s}
 		s.settled, s.settledOnce = c.why(false), c.why(true)
 	})
-}
-
-func (l *leading) headNow() string {
-	if l.state == nil {
-		return l.status.get().Head
-	}
-	return l.state.Accepted.Head
 }
 
 func (l *leading) machineStatus(plan schema.Plan) map[string]Machine {

@@ -174,7 +174,10 @@ func TestConvergence(t *testing.T) {
 			c.plan.Steps = []schema.Step{{Machine: "m1", Action: schema.ActionMount, Object: runKey("train")}}
 		}, "1 step(s) left, first Mount run/ws-1.train on m1", "1 step(s) left, first Mount run/ws-1.train on m1"},
 		"decided":   {func(c *convergence) { c.info.Decided = true }, "decisions were just written", "decisions were just written"},
-		"no commit": {func(c *convergence) { c.found.desired = nil }, "no commit was loaded yet", "no commit was loaded yet"},
+		"no commit": {func(c *convergence) { c.leading.found.desired = nil }, "no commit was loaded yet", "no commit was loaded yet"},
+		"not compared": {func(c *convergence) {
+			c.leading.found.desired.Commit, c.leading.judged = "c2", false
+		}, "commit c2 was not compared with the one in force yet", "commit c2 was not compared with the one in force yet"},
 		"in flight": {func(c *convergence) {
 			c.status.Machines["m1"] = Machine{State: schema.MachineUp, Assigned: 5, Applied: 4}
 		}, "machine m1 has not taken its newest assignment yet", "machine m1 has not taken its newest assignment yet"},
@@ -202,8 +205,8 @@ func TestConvergence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := convergence{
-				leading: &leading{state: newFakeStore().state}, found: found{desired: &schema.Desired{}},
-				status: &Status{Machines: map[string]Machine{}},
+				leading: &leading{state: newFakeStore().state, found: found{desired: &schema.Desired{}}, judged: true},
+				status:  &Status{Machines: map[string]Machine{}},
 			}
 			tc.change(&c)
 			require.Equal(t, tc.live, c.why(false))
