@@ -77,7 +77,7 @@ func (l *Leader) Commit(ctx context.Context, d schema.Decisions) (*State, error)
 	if err != nil {
 		return nil, err
 	}
-	rev, err := l.write(ctx, batches(groups), "commit")
+	rev, err := l.write(ctx, batches(groups))
 	if err != nil {
 		return nil, err
 	}
@@ -87,19 +87,19 @@ func (l *Leader) Commit(ctx context.Context, d schema.Decisions) (*State, error)
 }
 
 // write sends batches in order, with crash points around them.
-func (l *Leader) write(ctx context.Context, list [][]op, name string) (rev int64, err error) {
+func (l *Leader) write(ctx context.Context, list [][]op) (rev int64, err error) {
 	defer func() {
 		if err != nil {
 			l.state = nil
 		}
 	}()
 	point := l.store.opt.Point
-	if err := point(name + ".before"); err != nil {
+	if err := point("commit.before"); err != nil {
 		return 0, err
 	}
 	for i, batch := range list {
 		if i > 0 {
-			if err := point(name + ".batch"); err != nil {
+			if err := point("commit.batch"); err != nil {
 				return 0, err
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -28,8 +29,9 @@ type Leader struct {
 	events eventLog
 
 	mu      sync.Mutex
-	written map[string]*schema.MachineReport // what the store holds of each machine
-	alive   Alive
+	written map[string]*schema.MachineReport // what the store holds of each machine; nil before Load
+	unsure  map[string]bool                  // machines of which it may hold something else: a write failed
+	alive   *Alive                           // what it holds; nil for not known
 
 	ended  chan struct{}
 	stop   context.CancelFunc
@@ -111,10 +113,9 @@ func (l *Leader) Load(ctx context.Context) (*State, error) {
 	l.state, l.given = st, nil
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.alive = st.Alive
-	l.written = make(map[string]*schema.MachineReport, len(st.Observed))
-	for name, report := range st.Observed {
-		l.written[name] = report
+	// Once only: later on the writer of reports, who may be at it just now, knows better.
+	if l.written == nil {
+		l.written, l.unsure, l.alive = maps.Clone(st.Observed), map[string]bool{}, &st.Alive
 	}
 	return st, nil
 }

@@ -168,6 +168,65 @@ func TestCrashWhileWritingReports(t *testing.T) {
 	}
 }
 
+// after a write that may have happened in part, a report that is as it was
+// before puts the store right again; so does one that knows less.
+func TestReportsAfterAFailedWrite(t *testing.T) {
+	armed := false
+	s := open(t, func(o *Options) {
+		o.Point = func(p string) error {
+			if armed && p == "observe.batch" {
+				return errors.New("crash")
+			}
+			return nil
+		}
+	})
+	l := lead(t, s)
+	reports := func(change func(*schema.MachineReport)) (list []*schema.MachineReport) {
+		for i := range 50 {
+			r := fullReport(fmt.Sprintf("m-%02d", i))
+			change(r)
+			list = append(list, r)
+		}
+		return list
+	}
+	before := reports(func(*schema.MachineReport) {})
+	_, err := l.PutReports(t.Context(), before...)
+	require.NoError(t, err)
+	armed = true
+	_, err = l.PutReports(t.Context(), reports(func(r *schema.MachineReport) {
+		r.Mounts[0].State, r.Exports, r.Problems[0] = schema.MountDetached, nil, "other"
+		r.Applied++
+	})...)
+	require.Error(t, err)
+	armed = false
+	require.NotEqual(t, before[0].Applied, load(t, s).Observed["m-00"].Applied, "the first batch was written")
+	_, err = l.Load(t.Context())
+	require.NoError(t, err)
+	before[1].Problems = nil
+	_, err = l.PutReports(t.Context(), before...)
+	require.NoError(t, err)
+	st := load(t, s)
+	for _, r := range before {
+		require.Empty(t, cmp.Diff(r, st.Observed[r.Name], sameReport))
+	}
+	n, err := l.PutReports(t.Context(), before...)
+	require.NoError(t, err)
+	require.Zero(t, n)
+}
+
+// a part that grew too large to be kept is unknown, not what it was before.
+func TestPartThatGrewTooLargeIsDropped(t *testing.T) {
+	s := open(t)
+	l := lead(t, s)
+	_, err := l.PutReports(t.Context(), fullReport("m1"))
+	require.NoError(t, err)
+	huge := fullReport("m1")
+	huge.Problems = []string{strings.Repeat("x", MaxValueBytes)}
+	_, err = l.PutReports(t.Context(), huge)
+	require.NoError(t, err)
+	require.Nil(t, load(t, s).Observed["m1"].Problems)
+}
+
 func TestAliveIsWrittenOnChange(t *testing.T) {
 	s := open(t)
 	l := lead(t, s)

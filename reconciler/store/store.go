@@ -79,7 +79,7 @@ func (s *Store) prepare(ctx context.Context) error {
 
 // ensureMeta makes the identity at first use, and a new epoch when asked to.
 func (s *Store) ensureMeta(ctx context.Context) (Meta, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
+	ctx, cancel := s.timeout(ctx)
 	defer cancel()
 	key := s.keys.single(areaMeta)
 	for {
