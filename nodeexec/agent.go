@@ -127,6 +127,7 @@ func (a *Agent) loop(ctx context.Context) error {
 	for {
 		a.ops.looking()
 		acted, target := a.takeActed(), a.target.Load()
+		a.applied(&say, target)
 		seen := a.observe(ctx, target, known, beat)
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -1,6 +1,7 @@
 package nodeexec
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -260,4 +261,68 @@ func TestFill(t *testing.T) { // D-42
 		require.Equal(t, 1, r.w.count("Start train-0"))
 		require.Empty(t, r.a.failures.reported())
 	})
+}
+
+// lookingEngine calls a hook after each listing was made.
+type lookingEngine struct {
+	fakeEngine
+	looked func()
+}
+
+func (e lookingEngine) List(ctx context.Context) (runtime.Listing, error) {
+	l, err := e.fakeEngine.List(ctx)
+	e.looked()
+	return l, err
+}
+
+// What an older assignment began and this look does not show yet must not be
+// missing from a report that says that a newer one is worked by.
+func TestAppliedOnceEverythingShows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		release, looked := make(chan struct{}), func() {}
+		r.cfg.Engine = lookingEngine{fakeEngine{r.w}, func() { looked() }}
+		r.w.onEffect = func(name string) {
+			if name == "Start train-0" {
+				<-release
+			}
+		}
+		r.start()
+		defer r.stop()
+		r.assign(r.upSteps)
+		synctest.Wait()
+		looked = func() {
+			looked = func() {
+				if report := r.report(); report.Applied == 2 {
+					require.Len(t, report.Workers, 1)
+				}
+			}
+			close(release)
+			synctest.Wait() // the start ends while this look goes on
+		}
+		r.assign(func(a *schema.Assignment) { a.Workers, a.Steps = nil, nil })
+		after(time.Minute)
+		require.Equal(t, int64(2), r.report().Applied)
+		require.Len(t, r.report().Workers, 1)
+	})
+}
+
+// A heartbeat brings the newest measurements and nothing else that moved a little.
+func TestHeartbeatIsNoNews(t *testing.T) { // D-70, X-33
+	r := newRig(t)
+	a, err := New(r.cfg)
+	require.NoError(t, err)
+	defer a.Close()
+	var say reporter
+	look := func(free, measured int64) *schema.MachineReport {
+		a.measured.last[measureKey{}] = schema.Measurement{Bytes: measured}
+		seen := &view{facts: facts{filesystems: []schema.Filesystem{{ID: "fs", TotalBytes: 1 << 40, FreeBytes: free}}}}
+		a.publish(&say, nil, seen, true)
+		return a.out.take()
+	}
+	look(1<<39, 1)
+	beat := look(1<<39-1, 2)
+	require.Equal(t, int64(2), beat.Measurements[0].Bytes)
+	require.Equal(t, int64(1<<39), beat.Filesystems[0].FreeBytes)
+	require.Equal(t, int64(1<<38), look(1<<38, 3).Filesystems[0].FreeBytes)
 }

@@ -101,8 +101,3 @@ func steadyCopies(last, next *schema.MachineReport) []schema.Copy {
 	}
 	return list
 }
-
-// newerMeasurements reports whether something was measured since.
-func newerMeasurements(last, next *schema.MachineReport) bool {
-	return !reflect.DeepEqual(last.Measurements, next.Measurements)
-}

@@ -15,16 +15,17 @@ type reporter struct {
 }
 
 // publish sends a report when something material changed or a stream opened.
-// A heartbeat repeats the last report, so that what moved a little writes nothing.
+// A heartbeat repeats the last report with the newest measurements, so that what
+// moved a little is no news to anybody (D-70, X-33).
 func (a *Agent) publish(say *reporter, target *schema.Assignment, seen *view, beat bool) {
-	a.applied(say, target)
 	report := a.report(say, target, seen)
 	whole := a.republish.Swap(false) || say.last == nil || material(say.last, report)
 	if !whole && !beat {
 		return
 	}
-	if !whole && !newerMeasurements(say.last, report) {
+	if !whole {
 		again := *say.last
+		again.Measurements = report.Measurements
 		report = &again
 	}
 	say.sequence++
@@ -34,7 +35,8 @@ func (a *Agent) publish(say *reporter, target *schema.Assignment, seen *view, be
 }
 
 // applied says by which assignment the machine works: the target, once nothing
-// that an older one began is in flight.
+// that an older one began is in flight. It is asked before the machine is
+// looked at: the effect of an operation that ends meanwhile may not show.
 func (a *Agent) applied(say *reporter, target *schema.Assignment) {
 	if target == nil {
 		return
