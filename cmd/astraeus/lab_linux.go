@@ -50,6 +50,7 @@ func (e *environment) lab(c *cli.Context) (err error) {
 	done := make(chan error, 1)
 	go func() { done <- l.Run(running) }()
 	code, err := show.follow(ctx, c.Bool("once"), c.Duration("timeout"), done)
+	stop() // a second Ctrl-C ends the program at once; the room notices and takes itself down
 	end()
 	if runErr := <-done; runErr != nil {
 		return errors.Join(err, runErr)

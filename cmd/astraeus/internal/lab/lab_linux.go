@@ -194,7 +194,11 @@ func (l *Lab) Run(ctx context.Context) error {
 		case <-l.room.ended:
 			return fmt.Errorf("the machines' room ended; see %s", filepath.Join(l.dir, "room.log"))
 		case <-ctx.Done():
+			return nil
 		}
+	})
+	group.Go(func() error {
+		<-ctx.Done() // whatever ended first: nothing else closes the server
 		return server.Close()
 	})
 	return group.Wait()
