@@ -144,7 +144,8 @@ func (a *Agent) adopt(t *schema.Assignment) error {
 	if err := a.failures.retarget(t); err != nil {
 		return err
 	}
-	a.target.Store(t)
+	old := a.target.Swap(t)
+	a.blobs.keep(hashesOf(t, old)) // a pass may be at the old one still
 	a.measured.poke()
 	a.log.Info("assignment accepted", "epoch", t.Epoch, "revision", t.Revision, "steps", len(t.Steps))
 	return nil

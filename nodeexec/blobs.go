@@ -95,8 +95,8 @@ func (b *blobs) decode(hash string, v any) error {
 }
 
 // keep removes every blob that is not in used and gives the hashes that are
-// there and whole. It is called before a stream opens only: on an open stream
-// the controller relies on what it has sent.
+// there and whole. On an open stream the controller relies on the content of the
+// last assignment that it has sent, and on no older one.
 func (b *blobs) keep(used map[string]bool) []string {
 	entries, _ := os.ReadDir(b.dir) // unreadable: nothing is announced, all is sent again
 	var have []string
@@ -116,21 +116,16 @@ func (b *blobs) keep(used map[string]bool) []string {
 	return have
 }
 
-// blobsOf are the hashes that an assignment names.
-func blobsOf(t *schema.Assignment) map[string]bool {
+// hashesOf are the hashes that assignments name; nil names none.
+func hashesOf(list ...*schema.Assignment) map[string]bool {
 	used := map[string]bool{}
-	if t == nil {
-		return used
+	for _, t := range list {
+		if t == nil {
+			continue
+		}
+		for _, hash := range t.BlobHashes() {
+			used[hash] = true
+		}
 	}
-	for _, hash := range t.Drives {
-		used[hash] = true
-	}
-	for _, w := range t.Workers {
-		used[w.Template] = true
-	}
-	for _, c := range t.Copies {
-		used[c.FillTemplate] = true
-	}
-	delete(used, "")
 	return used
 }

@@ -106,7 +106,7 @@ func (a *Agent) session(ctx context.Context) (heard bool, err error) {
 
 func (a *Agent) hello() *schema.Hello {
 	return &schema.Hello{Version: schema.AssignmentVersion, Machine: a.cfg.Machine, ClusterUID: a.clusterUID(),
-		Incarnation: a.incarnation, Blobs: a.blobs.keep(blobsOf(a.target.Load()))}
+		Incarnation: a.incarnation, Blobs: a.blobs.keep(hashesOf(a.target.Load()))}
 }
 
 func (a *Agent) receive(stream link.ClientStream, heard *bool) error {

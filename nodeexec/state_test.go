@@ -1,6 +1,7 @@
 package nodeexec
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -187,5 +188,26 @@ func TestAdoptsRunningWorkers(t *testing.T) { // X-8, X-18
 		synctest.Wait()
 		require.Equal(t, 1, r.w.count("Start train-0"))
 		r.stop()
+	})
+}
+
+// A machine whose stream stays open for months does not collect what assignments
+// named once.
+func TestContentThatNothingNamesGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		defer r.stop()
+		for i := range 5 {
+			r.assign(func(a *schema.Assignment) {
+				r.blobs = map[string][]byte{}
+				a.Drives = map[string]string{ns: r.blob(schema.DriveList{Namespace: ns, Drives: []schema.ListedDrive{{UID: fmt.Sprint(i)}}})}
+			})
+			synctest.Wait()
+			require.NotNil(t, r.a.driveList(r.a.target.Load(), ns))
+		}
+		kept, err := os.ReadDir(filepath.Join(r.cfg.StateDir, blobsDir))
+		require.NoError(t, err)
+		require.Len(t, kept, 2, "the newest and the one before, which a pass may be at")
+		require.Len(t, r.a.blobs.mem, 2)
 	})
 }

@@ -115,8 +115,9 @@ func TestTwoAgentsWithOneName(t *testing.T) {
 	require.Equal(t, "i3", r.reports("m1").Incarnation)
 }
 
-// content goes down once a stream unless the hello lists it, in chunks,
-// before or with the assignment that names it.
+// content goes down unless the hello or the assignment before names it, in
+// chunks, before or with the assignment that names it. What no assignment names any
+// more is not kept at the other end, so it is sent again.
 func TestContentIsSentOnce(t *testing.T) {
 	r := newRig(t, Options{ChunkBytes: 1000})
 	r.Lead("uid")
@@ -144,8 +145,12 @@ func TestContentIsSentOnce(t *testing.T) {
 	_, content = a.assigned()
 	require.Equal(t, map[string][]byte{hashes[4]: blobs[hashes[4]]}, content)
 
-	r.Publish(targets(named(3, 0)), map[string][]byte{})
-	_, _ = a.assigned() // known from the hello
+	r.Publish(targets(named(3, 4, 0)), blobs)
+	_, content = a.assigned()
+	require.Equal(t, map[string][]byte{hashes[0]: blobs[hashes[0]]}, content)
+
+	r.Publish(targets(named(4, 0)), map[string][]byte{})
+	_, _ = a.assigned() // known from the one before
 	b := connect(t, r.conn, "m1").hello()
 	b.refused(codes.Internal, "is missing")
 }

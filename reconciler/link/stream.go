@@ -18,10 +18,10 @@ type stream struct {
 	link.ServerStream
 	name        string
 	incarnation string
-	wake        chan struct{} // a newer assignment may be there
-	put         chan struct{} // closed when a newer stream of the same agent replaces it
-	has         map[string]bool
-	sequence    int64 // of the newest report
+	wake        chan struct{}   // a newer assignment may be there
+	put         chan struct{}   // closed when a newer stream of the same agent replaces it
+	has         map[string]bool // content that the machine keeps
+	sequence    int64           // of the newest report
 }
 
 func (s *stream) poke() {
@@ -262,11 +262,15 @@ func (s *Server) send(t *term, st *stream) error {
 	}
 }
 
-// sendOne sends what the machine lacks in chunks, the assignment with the last one.
+// sendOne sends what the machine lacks in chunks, the assignment with the last one
+// . The machine keeps what its newest assignment names, and so do we count.
 func (s *Server) sendOne(st *stream, a *schema.Assignment, blobs map[string][]byte) error {
 	down, size := &schema.Down{}, 0
+	had := st.has
+	st.has = map[string]bool{}
 	for _, hash := range a.BlobHashes() {
-		if st.has[hash] {
+		st.has[hash] = true
+		if had[hash] {
 			continue
 		}
 		data, ok := blobs[hash]
@@ -283,7 +287,6 @@ func (s *Server) sendOne(st *stream, a *schema.Assignment, blobs map[string][]by
 			down.Blobs = map[string][]byte{}
 		}
 		down.Blobs[hash], size = data, size+len(data)
-		st.has[hash] = true
 	}
 	down.Assignment = a
 	return st.Send(down)
