@@ -64,10 +64,6 @@ func (r *Reconciler) term(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.status.update(func(s *Status) {
-		s.Leading, s.Leader = true, r.cfg.Address
-		s.settled, s.settledOnce = notPlanned, notPlanned
-	})
 	defer func() {
 		r.cfg.Link.Follow("")
 		r.status.update(func(s *Status) { s.Leading, s.Leader = false, "" })
@@ -166,6 +162,11 @@ func (r *Reconciler) lead(ctx context.Context, leader Leader) error {
 		r.fetcher = nil
 	}()
 	r.cfg.Link.Lead(state.Meta.ClusterUID)
+	// Not before machines are served: who reads that it leads may send them here.
+	r.status.update(func(s *Status) {
+		s.Leading, s.Leader = true, r.cfg.Address
+		s.settled, s.settledOnce = notPlanned, notPlanned
+	})
 	parts.Go(func() { l.fetcher.run(ctx) })
 	parts.Go(func() { l.notes.run(ctx, leader) })
 	l.fetcher.poke()
