@@ -1,6 +1,7 @@
 package nodeexec
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,7 @@ type world struct {
 	// incomplete makes the engine's listing incomplete.
 	incomplete bool
 	wrong      bool // mounts show another source than wanted
+	links      map[string]string
 	events     chan struct{}
 	onEffect   func(string)
 }
@@ -172,7 +174,7 @@ func (h fakeHost) OpenDir(path, grant string, forbidden []string) (*host.Dir, er
 	if !ok {
 		return nil, &host.PathError{Path: path, Err: host.ErrMissing}
 	}
-	return &host.Dir{Path: path, FSID: id}, nil
+	return &host.Dir{Path: cmp.Or(h.links[path], path), FSID: id}, nil
 }
 
 func (h fakeHost) MakeDir(path, grant string, forbidden []string) (*host.Dir, error) {

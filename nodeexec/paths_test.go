@@ -34,6 +34,7 @@ func TestPathsAreCheckedAgainOnTheMachine(t *testing.T) { // D-3, D-21, V-1, V-4
 		{"volume the machine does not allow", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/mnt/disk"}, []string{"/data/"}, CodeForbidden},
 		{"volume with a grant", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/mnt/disk", Grant: "/mnt/disk"}, []string{"/data/"}, ""},
 		{"denied wins over a grant", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/etc/x", Grant: "/etc"}, nil, CodeForbidden},
+		{"a link to what is denied", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/data/link", Grant: "/"}, nil, CodeForbidden},
 		{"volume missing", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/mnt/none"}, nil, CodeMissing},
 		{"claim not mounted", schema.BindTarget{UID: "u", Drive: imagenet, From: schema.BindClaim}, nil, CodeNotMounted},
 		{"no copy", schema.BindTarget{UID: "u", From: schema.BindCopy}, nil, CodeMissing},
@@ -42,7 +43,9 @@ func TestPathsAreCheckedAgainOnTheMachine(t *testing.T) { // D-3, D-21, V-1, V-4
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t).start()
+				r := newRig(t)
+				r.w.links, r.w.state.Dirs["/data/link"] = map[string]string{"/data/link": "/etc/secret"}, "fs-root"
+				r.start()
 				defer r.stop()
 				r.base.AllowedVolumePrefixes = c.allowed
 				c.bind.Target = "/x"

@@ -165,14 +165,28 @@ func (a *Agent) bindSource(ctx context.Context, t *schema.Assignment, w *schema.
 		dir, err := a.directory(ctx, t, who, b.Path, b.Grant, false)
 		return a.placed(b, dir, err)
 	case schema.BindVolume:
-		under, err := volumePrefix(b, t.AllowedVolumePrefixes)
-		if err != nil {
-			return nil, err
-		}
-		dir, err := a.openDir(ctx, who, b.Path, under, a.forbidden(t))
+		dir, err := a.volume(ctx, t, who, b)
 		return a.placed(b, dir, err)
 	}
 	return nil, failf(CodeInvalid, "this machine's agent cannot bind from %q", b.From)
+}
+
+// volume opens a volume's directory. No link may lead out of the prefix that lets
+// it through, nor, within a grant that is wide, to what is denied (V-4).
+func (a *Agent) volume(ctx context.Context, t *schema.Assignment, who string, b schema.BindTarget) (*host.Dir, error) {
+	under, err := volumePrefix(b, t.AllowedVolumePrefixes)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := a.openDir(ctx, who, b.Path, under, a.forbidden(t))
+	if err != nil {
+		return nil, err
+	}
+	if problem := schema.VolumePathProblem(dir.Path, []string{"/"}, nil); problem != "" {
+		_ = dir.Close()
+		return nil, failf(CodeForbidden, "volume path %s leads to %s: %s", b.Path, dir.Path, problem)
+	}
+	return dir, nil
 }
 
 // placed checks that the directory is on the filesystem it was first used on.
