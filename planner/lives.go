@@ -93,7 +93,7 @@ func (p *pass) settle(r *run) {
 	where := scope{pl.Org, pl.Workspace}
 	r.current = p.templatesOf(r.key, where, pl.Spec)
 	r.stopping = r.object == nil || r.object.UID != pl.RunUID
-	if !r.stopping && pl.Outcome == "" && missesDrive(r.current) {
+	if !r.stopping && pl.Outcome == "" && missesDrive(r) {
 		r.stopping, r.forced = true, true // only a Deletion by force takes a drive from live workers
 	}
 	p.recordOutcomes(r)
@@ -260,8 +260,11 @@ func workersOf(s *schema.RunSpec) schema.RunSpec {
 	return part
 }
 
-func missesDrive(list []*template) bool {
-	return slices.ContainsFunc(list, func(t *template) bool {
-		return slices.ContainsFunc(t.problem, func(r schema.Reason) bool { return r.Code == schema.ReasonNoDrive })
+// missesDrive reports whether a worker that has not ended uses a drive that is gone.
+func missesDrive(r *run) bool {
+	return slices.ContainsFunc(r.placed.Workers, func(w schema.PlacedWorker) bool {
+		t := templateOfGroup(r.current, w.Group)
+		return w.Outcome == nil && t != nil &&
+			slices.ContainsFunc(t.problem, func(r schema.Reason) bool { return r.Code == schema.ReasonNoDrive })
 	})
 }

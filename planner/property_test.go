@@ -47,7 +47,7 @@ func (w *world) addMachine(t *rapid.T, name string) {
 	spec := &schema.MachineSpec{Engine: schema.EngineProcess}
 	labels := map[string]string{schema.LabelRack: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "rack"),
 		schema.LabelFabric: rapid.SampledFrom([]string{"", "ib0"}).Draw(t, "fabric"),
-		schema.LabelSite:   rapid.SampledFrom([]string{"", "eu", "eu", "us"}).Draw(t, "site")}
+		schema.LabelSite:   rapid.SampledFrom([]string{"", "", "eu", "eu", "us"}).Draw(t, "site")}
 	if rapid.Bool().Draw(t, "has a data location") {
 		spec.DataLocation = &schema.DataLocationSpec{Path: "/nvme/astraeus"}
 		if rapid.Bool().Draw(t, "has a limit") {
@@ -74,23 +74,23 @@ func (w *world) machineNames() []string { return sortedStrings(w.sim.machines) }
 
 func (w *world) addDrive(t *rapid.T, name string) {
 	src := schema.DriveSource{MountPath: "/" + name, Mode: rapid.SampledFrom([]schema.Mode{schema.ReadOnly, schema.ReadWrite}).Draw(t, "mode")}
-	spec := &schema.DriveSpec{Transport: rapid.SampledFrom([]schema.Transport{schema.TransportAuto, schema.TransportTCP, schema.TransportLocal}).Draw(t, "transport")}
-	switch rapid.IntRange(0, 4).Draw(t, "scope") {
-	case 0, 1:
+	spec := &schema.DriveSpec{Transport: rapid.SampledFrom([]schema.Transport{schema.TransportAuto, schema.TransportAuto, schema.TransportTCP, schema.TransportLocal}).Draw(t, "transport")}
+	switch rapid.IntRange(0, 7).Draw(t, "scope") {
+	case 0, 1, 2:
 		src.NodeScope = schema.ScopePlaced
 		spec.SizeHintBytes = rapid.SampledFrom([]int64{0, 100, 300, 600}).Draw(t, "hint")
 		if rapid.Bool().Draw(t, "fill") {
 			spec.Fill = &schema.FillSpec{Template: schema.TaskTemplate{Image: "fill"}}
 		}
-	case 2:
+	case 3, 4, 5:
 		src.Node, src.Path = rapid.SampledFrom(w.machineNames()).Draw(t, "node"), "/mnt/"+name
 		spec.Permissions.Create = rapid.Bool().Draw(t, "create")
-	case 3:
+	case 6:
 		src.NodeScope, src.Path = schema.ScopeShared, "/lustre/"+name
 	default:
 		src.NodeScope, src.Path = schema.ScopeLocalAny, "/mnt/scratch/"+name
 	}
-	if rapid.IntRange(0, 4).Draw(t, "eligible") == 0 {
+	if rapid.IntRange(0, 7).Draw(t, "eligible") == 0 {
 		src.EligibleNodes = []string{rapid.SampledFrom(w.machineNames()).Draw(t, "eligible node")}
 	}
 	spec.Sources = []schema.DriveSource{src}
@@ -99,11 +99,14 @@ func (w *world) addDrive(t *rapid.T, name string) {
 }
 
 func (w *world) driveNames() []string {
-	names := []string{"absent"}
+	var names []string
 	for _, key := range sortedKeys(w.objects) {
 		if key.Kind == schema.KindDrive {
 			names = append(names, key.Name)
 		}
+	}
+	if len(names) < 2 {
+		names = append(names, "absent")
 	}
 	return names
 }
@@ -212,6 +215,13 @@ func TestEveryClusterConverges(t *testing.T) {
 		w.check(t)
 		if !converged {
 			t.Fatalf("no fixed point:\n%s", planText(w.sim.plan))
+		}
+		for name, m := range w.sim.machines {
+			for _, worker := range m.Workers {
+				if worker.State.Ended() {
+					t.Fatalf("%s on %s has ended and is not forgotten (X-12)", worker.Name, name)
+				}
+			}
 		}
 		again := Plan(w.sim.input())
 		if len(again.Steps) > 0 || !again.Decisions.Empty() || len(again.Drift) > 0 {

@@ -136,12 +136,14 @@ func (p *pass) stayingUsers(uid string) []*run {
 	return list
 }
 
-// usersOf counts the run's workers that have not ended and use a drive.
+// usersOf counts the run's workers that use a drive: those that have not ended,
+// and those that start again when their gang does.
 func (r *run) usersOf(uid string) (n int) {
 	for i := range r.placed.Workers {
 		w := &r.placed.Workers[i]
 		t := templateOfGroup(r.current, w.Group)
-		if w.Outcome == nil && t != nil && slices.ContainsFunc(t.uses, func(u use) bool { return u.drive != nil && u.drive.uid == uid }) {
+		again := r.spec != nil && r.spec.RestartPolicy != schema.RestartNever
+		if (w.Outcome == nil || again) && t != nil && slices.ContainsFunc(t.uses, func(u use) bool { return u.drive != nil && u.drive.uid == uid }) {
 			n++
 		}
 	}

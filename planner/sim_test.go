@@ -291,6 +291,7 @@ func (s *sim) deleteCopy(m *schema.MachineReport, st *schema.Step) {
 func (s *sim) checkPlan(before map[schema.Key]schema.Placement) {
 	s.checkOrder()
 	s.checkCommitted()
+	s.checkRemovals()
 	for key, pl := range s.placed {
 		if spec := pl.Spec; len(pl.Workers) != len(slotsOf(key.Name, spec)) {
 			s.fail("%s is placed in part", key)
@@ -304,6 +305,38 @@ func (s *sim) checkPlan(before map[schema.Key]schema.Placement) {
 			}
 		}
 	}
+}
+
+// checkRemovals: no drive goes from under a live worker that stays (D-60).
+func (s *sim) checkRemovals() {
+	for _, r := range s.plan.Decisions.Remove {
+		for key, pl := range s.placed {
+			a := s.accepted.Objects[key]
+			if r.Key.Kind != schema.KindDrive || pl.Outcome != "" || a == nil || a.UID != pl.RunUID {
+				continue
+			}
+			for _, place := range placesOf(pl.Spec) {
+				lives := slices.ContainsFunc(pl.Workers, func(w schema.PlacedWorker) bool { return w.Group == place.group && w.Outcome == nil })
+				if !lives && pl.Spec.RestartPolicy == schema.RestartNever || s.onPurpose(r.UID) {
+					continue
+				}
+				for _, ref := range place.task.DatavolumeRefs {
+					if ref.Name == r.Key.Name {
+						s.fail("%s goes from under %s", r.Key, key)
+					}
+				}
+			}
+		}
+	}
+}
+
+func (s *sim) onPurpose(uid string) bool {
+	for _, a := range s.accepted.Objects {
+		if a.Target == uid {
+			return true
+		}
+	}
+	return false
 }
 
 // checkOrder: a step comes after its prerequisites, and none is released before
