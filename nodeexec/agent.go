@@ -42,6 +42,7 @@ type Agent struct {
 	probes    probes
 
 	ops     ops
+	spawn   func(func()) // runs an operation beside the loop
 	steps   sync.WaitGroup
 	actedMu sync.Mutex
 	acted   map[failKey]bool     // succeeded since the last look began
@@ -64,7 +65,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a := &Agent{cfg: cfg, log: cfg.Log.With("machine", cfg.Machine), lock: lock, incarnation: rand.Text(),
 		disk: &disk{dir: cfg.StateDir}, wakeLoop: make(chan struct{}, 1), ops: newOps(),
-		acted: map[failKey]bool{}, tidied: map[string]time.Time{}}
+		acted: map[failKey]bool{}, tidied: map[string]time.Time{}, spawn: func(f func()) { go f() }}
 	a.out.ready = make(chan struct{}, 1)
 	if err := a.load(); err != nil {
 		_ = lock.Close()
@@ -121,20 +122,13 @@ func (a *Agent) loop(ctx context.Context) error {
 	tick := time.NewTicker(a.cfg.ReportEvery)
 	defer tick.Stop()
 	events := a.cfg.Engine.Events()
-	var known facts
-	var say reporter
+	var last turn
 	beat := true
 	for {
-		a.ops.looking()
-		acted, target := a.takeActed(), a.target.Load()
-		a.applied(&say, target)
-		seen := a.observe(ctx, target, known, beat)
-		if ctx.Err() != nil {
-			return ctx.Err()
+		next, err := a.turn(ctx, &last, beat)
+		if err != nil {
+			return err
 		}
-		known = seen.facts
-		next := a.pass(ctx, target, seen, acted)
-		a.publish(&say, target, seen, beat)
 		beat = false
 		retry, stop := a.at(next)
 		select {
@@ -152,6 +146,27 @@ func (a *Agent) loop(ctx context.Context) error {
 		}
 		stop()
 	}
+}
+
+// turn is what one turn of the loop leaves to the next.
+type turn struct {
+	facts facts
+	say   reporter
+}
+
+// turn looks, acts and reports once, and says when a backoff ends.
+func (a *Agent) turn(ctx context.Context, last *turn, beat bool) (next time.Time, err error) {
+	a.ops.looking()
+	acted, target := a.takeActed(), a.target.Load()
+	a.applied(&last.say, target)
+	seen := a.observe(ctx, target, last.facts, beat)
+	if ctx.Err() != nil {
+		return time.Time{}, ctx.Err()
+	}
+	last.facts = seen.facts
+	next = a.pass(ctx, target, seen, acted)
+	a.publish(&last.say, target, seen, beat)
+	return next, nil
 }
 
 // at is a channel that is ready at a time; none for the zero time.

@@ -149,8 +149,9 @@ func (a *Agent) consider(ctx context.Context, s *situation, step schema.Step, op
 	if until, yes := a.failures.blocked(key, now); yes {
 		return until
 	}
-	a.start(ctx, &job{step: step, locks: locksOf(step, s.target), within: deadlineOf(step.Action), target: target,
-		run: func(ctx context.Context) error { return a.carryOut(ctx, step) }})
+	locks := locksOf(step, s.target)
+	a.start(ctx, &job{step: step, locks: locks, within: deadlineOf(step.Action), target: target,
+		run: func(ctx context.Context) error { return a.carryOut(ctx, step, locks) }})
 	return time.Time{}
 }
 
@@ -176,22 +177,25 @@ func (a *Agent) start(ctx context.Context, j *job) bool {
 		return false
 	}
 	a.steps.Add(1)
-	go func() {
-		defer a.steps.Done()
-		overrun := time.AfterFunc(j.within+overrunSlack, func() {
-			a.ops.overrun(j)
-			a.failed(j, failf(CodeTimeout, "it has not ended after %s and goes on", j.within))
-			a.wake()
-		})
-		runCtx, cancel := context.WithTimeout(ctx, j.within)
-		err := j.run(runCtx)
-		cancel()
-		overrun.Stop()
-		a.settle(ctx, j, err)
-		a.ops.end(j)
-		a.wake()
-	}()
+	a.spawn(func() { a.work(ctx, j) })
 	return true
+}
+
+func (a *Agent) work(ctx context.Context, j *job) {
+	defer a.steps.Done()
+	overrun := time.AfterFunc(j.within+overrunSlack, func() {
+		a.ops.overrun(j)
+		a.failed(j, failf(CodeTimeout, "it has not ended after %s and goes on", j.within))
+		a.wake()
+	})
+	defer overrun.Stop()
+	runCtx, cancel := context.WithTimeout(ctx, j.within)
+	err := j.run(runCtx)
+	cancel()
+	overrun.Stop()
+	a.settle(ctx, j, err)
+	a.ops.end(j)
+	a.wake()
 }
 
 // settle keeps the outcome of a job that has ended.
@@ -244,7 +248,7 @@ func (a *Agent) forgetAllBut(steps []schema.Step, status []triState) {
 // help must not keep the loop awake.
 func (a *Agent) startTidy(ctx context.Context, j *job) {
 	a.actedMu.Lock()
-	now := time.Now()
+	now := a.cfg.Now()
 	wait := a.tidied[j.tidies].After(now)
 	for what, until := range a.tidied {
 		if !until.After(now) {

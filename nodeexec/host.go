@@ -65,9 +65,17 @@ type CopyWriter interface {
 	SetFilled(uid string, generation int64) error
 }
 
-// OnHost makes a real machine an agent's Host.
-func OnHost(h *host.Host) Host { return onHost{h} }
+// machine is what OnHost takes: a Host whose copies have a type of their own.
+type machine[C Copies] interface {
+	Facts
+	Dirs
+	Measure(ctx context.Context, dir *host.Dir) (host.Usage, error)
+	Copies(clusterUID string) C
+}
 
-type onHost struct{ *host.Host }
+// OnHost makes a machine, package host's or a simulated one, an agent's Host.
+func OnHost[C Copies](m machine[C]) Host { return onHost[C]{m} }
 
-func (h onHost) Copies(clusterUID string) Copies { return h.Host.Copies(clusterUID) }
+type onHost[C Copies] struct{ machine[C] }
+
+func (h onHost[C]) Copies(clusterUID string) Copies { return h.machine.Copies(clusterUID) }

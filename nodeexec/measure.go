@@ -84,7 +84,7 @@ func (m *measurer) begin(ctx context.Context, running *sync.WaitGroup) time.Dura
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now, wait := time.Now(), every
+	now, wait := m.a.cfg.Now(), every
 	wanted := map[measureKey]bool{}
 	for _, target := range t.Measure {
 		key := measureKey{target.UID, target.Source, target.Path}
@@ -140,7 +140,7 @@ func (m *measurer) one(ctx context.Context, t *schema.Assignment, key measureKey
 			result.Bytes, result.Files = usage.Bytes, usage.Files
 			result.FreeBytes, result.FreeInodes = usage.FreeBytes, usage.FreeInodes
 		} else {
-			m.due[key] = laterOf(m.due[key], time.Now().Add(leaveAlone))
+			m.due[key] = laterOf(m.due[key], m.a.cfg.Now().Add(leaveAlone))
 		}
 		m.last[key] = result
 	}
