@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"astraeus.io/astraeus/nodeexec/host"
 	"astraeus.io/astraeus/nodeexec/nfs"
@@ -11,9 +12,13 @@ import (
 	"astraeus.io/astraeus/schema"
 )
 
-// carryOut does one step by the newest target, which may no longer want it.
-func (a *Agent) carryOut(ctx context.Context, step schema.Step) error {
+// carryOut does one step by the newest target, which may no longer want it, or
+// want it with what is not locked: nothing keeps that from being taken away.
+func (a *Agent) carryOut(ctx context.Context, step schema.Step, held []lock) error {
 	t := a.target.Load()
+	if !slices.Equal(held, locksOf(step, t)) {
+		return errGone
+	}
 	a.cfg.CrashPoint(CrashBeforeStep)
 	err := a.act(ctx, t, step)
 	a.cfg.CrashPoint(CrashAfterStep)

@@ -326,3 +326,18 @@ func TestHeartbeatIsNoNews(t *testing.T) { // D-70, X-33
 	require.Equal(t, int64(1<<39), beat.Filesystems[0].FreeBytes)
 	require.Equal(t, int64(1<<38), look(1<<38, 3).Filesystems[0].FreeBytes)
 }
+
+func TestWorkerIsStartedWithWhatIsLocked(t *testing.T) {
+	r := newRig(t)
+	a, err := New(r.cfg)
+	require.NoError(t, err)
+	defer a.Close()
+	r.upSteps(&r.base)
+	judged := r.base
+	r.base.Workers = []schema.WorkerTarget{workerTarget(r.base.Workers[0].Template,
+		schema.BindTarget{Drive: cache, UID: "u-new", From: schema.BindCopy, Target: "/cache"})}
+	a.target.Store(&r.base)
+	start := r.base.Steps[0]
+	require.ErrorIs(t, a.carryOut(t.Context(), start, locksOf(start, &judged)), errGone)
+	require.Zero(t, r.w.tried("Start train-0"))
+}
