@@ -3,6 +3,7 @@ package nodeexec
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 
 	"astraeus.io/astraeus/nodeexec/runtime"
@@ -49,10 +50,9 @@ func (a *Agent) startFill(ctx context.Context, target *schema.CopyTarget) error 
 		return err
 	}
 	defer dir.Close()
-	env := map[string]string{EnvMachine: a.cfg.Machine}
-	for k, v := range template.Env {
-		env[k] = v
-	}
+	env := map[string]string{}
+	maps.Copy(env, template.Env)
+	env[EnvMachine] = a.cfg.Machine
 	return a.cfg.Engine.Start(ctx, runtime.Spec{
 		ID:      fillID(target.UID, target.FillGeneration),
 		Labels:  label{Fill: &fillLabel{UID: target.UID, Generation: target.FillGeneration}}.labels(),

@@ -169,7 +169,7 @@ func (s *situation) mounted(step schema.Step) triState {
 func (s *situation) mountAsWanted(t *schema.MountTarget) bool {
 	return slices.ContainsFunc(s.seen.mountsOf(t.UID, t.Source), func(m schema.Mount) bool {
 		return m.State == schema.MountBound && m.From == t.From && m.Mode == t.Mode &&
-			(m.Server == "" || contains(t.Addresses, m.Server)) &&
+			(m.Server == "" || slices.Contains(t.Addresses, m.Server)) &&
 			(m.Transport == schema.TransportLab || slices.Contains(t.Transports, m.Transport))
 	})
 }

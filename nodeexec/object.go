@@ -2,6 +2,7 @@ package nodeexec
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"astraeus.io/astraeus/schema"
@@ -136,20 +137,11 @@ func findExport(t *schema.Assignment, s schema.StepArgs) *schema.ExportTarget {
 		if e.UID != s.UID || e.Source != s.Source {
 			continue
 		}
-		if s.To == e.Client || s.To == "" && contains(e.Addresses, s.Client) {
+		if s.To == e.Client || s.To == "" && slices.Contains(e.Addresses, s.Client) {
 			return e
 		}
 	}
 	return nil
-}
-
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
 }
 
 // targetItems are the parts of a target by the object they are about.

@@ -106,7 +106,8 @@ func (v *view) takeEngine(listing runtime.Listing, problem func(string)) {
 			v.engineError = err.Error()
 			problem(err.Error())
 		case !ours && status.State == runtime.Unknown:
-			v.engineKnown = false // it may be ours: its record cannot be read
+			v.engineKnown = false // it may be ours
+			v.engineError = "worker " + status.ID + ": its record cannot be read: " + status.Reason
 		case ours && w.label.Fill != nil:
 			v.fills = append(v.fills, w)
 		case ours:
@@ -259,7 +260,7 @@ func (v *view) exportsOf(args schema.StepArgs) []schema.Export {
 		if args.To != "" && e.To != "" && args.To != e.To {
 			continue
 		}
-		if (args.To == "" || e.To == "") && args.Client != "" && args.Client != e.Client && !contains(e.Clients, args.Client) {
+		if (args.To == "" || e.To == "") && args.Client != "" && args.Client != e.Client && !slices.Contains(e.Clients, args.Client) {
 			continue
 		}
 		list = append(list, e)

@@ -87,7 +87,7 @@ func (s *situation) refuseExport(step schema.Step) string {
 		return fmt.Sprintf("%s is not the client of a claim of this drive here", clientOf(step.Args))
 	case len(t.Addresses) == 0:
 		return fmt.Sprintf("%s has no address to export to", t.Client)
-	case step.Args.Client != "" && !contains(t.Addresses, step.Args.Client):
+	case step.Args.Client != "" && !slices.Contains(t.Addresses, step.Args.Client):
 		return fmt.Sprintf("%s is not an address of %s", step.Args.Client, t.Client)
 	case step.Args.Path != "" && step.Args.Path != t.Path:
 		return fmt.Sprintf("the claim's path is %s, not %s", t.Path, step.Args.Path)

@@ -102,10 +102,8 @@ func usesOf(w *schema.WorkerTarget) []schema.Use {
 // place in its run is always the assigned one. MASTER_ADDR alone may be the
 // template's: frameworks are told another meeting point that way.
 func (a *Agent) workerEnv(w *schema.WorkerTarget, template map[string]string) []string {
-	env := maps.Clone(template)
-	if env == nil {
-		env = map[string]string{}
-	}
+	env := map[string]string{}
+	maps.Copy(env, template)
 	if _, own := template[EnvMaster]; !own {
 		env[EnvMaster] = w.Leader
 	}

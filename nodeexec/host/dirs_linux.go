@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -120,12 +121,10 @@ func (h *Host) under(f, g *os.File) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, c := range chain {
-		if c == id {
-			return resolved, nil
-		}
+	if !slices.Contains(chain, id) {
+		return "", ErrOutsideGrant
 	}
-	return "", ErrOutsideGrant
+	return resolved, nil
 }
 
 // makeDir walks from the grant down, one segment at a time.

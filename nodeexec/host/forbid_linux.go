@@ -32,28 +32,11 @@ func (h *Host) subject(f *os.File, resolved string, entries []*mountEntry) (s su
 // the filesystem (a bind mount of a part of a data location has neither the
 // path nor the parents of it), and by what is mounted inside s. X-16.
 func (h *Host) apart(s subject, forbidden string, entries []*mountEntry) error {
-	f, rest, err := h.openPrefix(forbidden)
-	if err != nil {
-		// Not to be found out: then the words must do.
-		if schema.Overlaps(s.path, path.Clean(forbidden)) {
-			return ErrForbidden
-		}
-		return errUnless(err, ErrBadPath)
-	}
-	defer f.Close()
-	resolved, err := h.fdHostPath(int(f.Fd()))
-	if err != nil {
+	o, err := h.forbidden(s.path, forbidden, entries)
+	if err != nil || o == nil {
 		return err
 	}
-	o, err := h.subject(f, resolved, entries)
-	if err != nil {
-		return err
-	}
-	o.place = below(o.place, rest)
-	inside := len(rest) == 0 && slices.Contains(s.chain, o.chain[0])
-	around := slices.Contains(o.chain, s.chain[0])
-	if inside || around || s.place.overlaps(o.place) ||
-		schema.Overlaps(s.path, path.Join(append([]string{resolved}, rest...)...)) {
+	if o.holds(s) || slices.Contains(o.chain, s.chain[0]) || s.place.overlaps(o.place) || schema.Overlaps(s.path, o.path) {
 		return ErrForbidden
 	}
 	for _, e := range entries {
@@ -68,28 +51,50 @@ func (h *Host) apart(s subject, forbidden string, entries []*mountEntry) error {
 // apartFrom is apart for a directory name that does not exist yet below s. It
 // contains nothing yet, so it only must not lie in or become a forbidden path.
 func (h *Host) apartFrom(s subject, name, forbidden string, entries []*mountEntry) error {
-	f, rest, err := h.openPrefix(forbidden)
+	at := path.Join(s.path, name)
+	o, err := h.forbidden(at, forbidden, entries)
+	if err != nil || o == nil {
+		return err
+	}
+	if o.holds(s) || below(s.place, []string{name}).overlaps(o.place) || schema.Overlaps(at, o.path) {
+		return ErrForbidden
+	}
+	return nil
+}
+
+// forbiddenDir is where a forbidden path is, or would be: rest is what of it does
+// not exist below the subject.
+type forbiddenDir struct {
+	subject
+	rest []string
+}
+
+// holds reports whether s is the forbidden directory or lies in it.
+func (o *forbiddenDir) holds(s subject) bool {
+	return len(o.rest) == 0 && slices.Contains(s.chain, o.chain[0])
+}
+
+// forbidden finds a forbidden path. Where it is not to be found out, the words
+// must do: nil then says that at is apart from it.
+func (h *Host) forbidden(at, hostPath string, entries []*mountEntry) (*forbiddenDir, error) {
+	f, rest, err := h.openPrefix(hostPath)
 	if err != nil {
-		if schema.Overlaps(path.Join(s.path, name), path.Clean(forbidden)) {
-			return ErrForbidden
+		if schema.Overlaps(at, path.Clean(hostPath)) {
+			return nil, ErrForbidden
 		}
-		return errUnless(err, ErrBadPath)
+		return nil, errUnless(err, ErrBadPath)
 	}
 	defer f.Close()
 	resolved, err := h.fdHostPath(int(f.Fd()))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	o, err := h.subject(f, resolved, entries)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if len(rest) == 0 && slices.Contains(s.chain, o.chain[0]) ||
-		below(s.place, []string{name}).overlaps(below(o.place, rest)) ||
-		schema.Overlaps(path.Join(s.path, name), path.Join(append([]string{resolved}, rest...)...)) {
-		return ErrForbidden
-	}
-	return nil
+	o.path, o.place = path.Join(append([]string{resolved}, rest...)...), below(o.place, rest)
+	return &forbiddenDir{o, rest}, nil
 }
 
 func below(p place, rest []string) place {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"astraeus.io/astraeus/schema"
 )
@@ -142,21 +144,5 @@ type CopyListing struct {
 }
 
 func hasOption(options, want string) bool {
-	for len(options) > 0 {
-		opt := options
-		for i := range len(options) {
-			if options[i] == ',' {
-				opt = options[:i]
-				break
-			}
-		}
-		if opt == want {
-			return true
-		}
-		if len(opt) == len(options) {
-			break
-		}
-		options = options[len(opt)+1:]
-	}
-	return false
+	return slices.Contains(strings.Split(options, ","), want)
 }

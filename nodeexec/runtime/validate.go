@@ -10,9 +10,10 @@ import (
 // maxID leaves room for suffixes within the 255 bytes of a file name.
 const maxID = 200
 
-// systemDirs are the top directories that a worker shares read-only with the
-// machine; nothing can be created in them.
-var systemDirs = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
+// SystemDirs are the top directories that a worker shares read-only with the
+// machine; nothing can be created in them. Nothing in them is data or a secret:
+// no /home, /root, /var, /mnt, /srv, /opt.
+var SystemDirs = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
 // kernelDirs are the top directories whose content an engine makes itself.
 var kernelDirs = []string{"proc", "dev", "sys"}
@@ -119,7 +120,7 @@ func checkTarget(p string) error {
 		return fmt.Errorf("the root cannot be replaced")
 	}
 	top, _, _ := strings.Cut(p[1:], "/")
-	if slices.Contains(systemDirs, top) {
+	if slices.Contains(SystemDirs, top) {
 		return fmt.Errorf("it is inside the machine's read-only directory /%s", top)
 	}
 	if slices.Contains(kernelDirs, top) {

@@ -14,10 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostDirs of the machine are seen by every worker, read-only. Nothing that
-// holds data or secrets: no /home, /root, /var, /mnt, /srv, /opt.
-var hostDirs = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
-
 // etcDirs are bound; /etc/ssl/private and the like stay out.
 var etcDirs = []string{
 	"etc/alternatives", "etc/ssl/certs", "etc/ca-certificates", "etc/pki/tls/certs", "etc/pki/ca-trust",
@@ -100,7 +96,7 @@ func (b *rootBuilder) tmpfs(target string, mode uint32) error {
 }
 
 func (b *rootBuilder) system() error {
-	for _, dir := range hostDirs {
+	for _, dir := range runtime.SystemDirs {
 		info, err := os.Lstat("/" + dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
