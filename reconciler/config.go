@@ -3,6 +3,7 @@ package reconciler
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -125,6 +126,8 @@ type Config struct {
 	Resync time.Duration
 	// GiveUp is how long writes may fail before the leader closes its streams. Default 10 s.
 	GiveUp time.Duration
+	// Seed makes each plan's new uids. Default rand.Text: they must be random.
+	Seed func() string
 	// Now is the clock, monotonic. Default time.Now.
 	Now   func() time.Time
 	Log   *slog.Logger
@@ -143,6 +146,9 @@ func (c *Config) setDefaults() error {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Seed == nil {
+		c.Seed = rand.Text
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

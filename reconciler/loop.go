@@ -2,7 +2,6 @@ package reconciler
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -77,14 +76,22 @@ func (l *leading) loop(ctx context.Context, over <-chan struct{}) error {
 		drain(l.wake)
 		last = l.cfg.Now()
 		next, err := l.pass(ctx)
-		if errors.Is(err, store.ErrNotLeader) {
-			return err
-		}
-		if err != nil && ctx.Err() == nil && l.cfg.Now().Sub(l.failing) >= l.cfg.GiveUp {
-			return fmt.Errorf("no write worked for %s: %w", l.cfg.GiveUp, err)
+		if over := l.over(ctx, err); over != nil {
+			return over
 		}
 		timer.Reset(next)
 	}
+}
+
+// over is why a pass's error ends the term, nil when it does not.
+func (l *leading) over(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, store.ErrNotLeader):
+		return err
+	case err != nil && ctx.Err() == nil && l.cfg.Now().Sub(l.failing) >= l.cfg.GiveUp:
+		return fmt.Errorf("no write worked for %s: %w", l.cfg.GiveUp, err)
+	}
+	return nil
 }
 
 func drain(c <-chan struct{}) {
@@ -234,7 +241,7 @@ func (l *leading) downAfter() time.Duration { return l.cluster().DownAfter.Std()
 // input gathers what the planner looks at.
 func (l *leading) input(now time.Time) planner.Input {
 	in := planner.Input{
-		Accepted: l.state.Accepted, Placed: l.state.Placed, Now: now, Seed: rand.Text(),
+		Accepted: l.state.Accepted, Placed: l.state.Placed, Now: now, Seed: l.cfg.Seed(),
 		Observed: schema.Observed{At: now, Machines: l.observed()},
 	}
 	l.found, l.judged = l.fetcher.newest(l.state.Accepted.Head)

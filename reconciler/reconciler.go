@@ -161,16 +161,21 @@ func (r *Reconciler) lead(ctx context.Context, leader Leader) error {
 		defer r.mu.Unlock()
 		r.fetcher = nil
 	}()
-	r.cfg.Link.Lead(state.Meta.ClusterUID)
-	// Not before machines are served: who reads that it leads may send them here.
-	r.status.update(func(s *Status) {
-		s.Leading, s.Leader = true, r.cfg.Address
-		s.settled, s.settledOnce = notPlanned, notPlanned
-	})
+	r.serve(state)
 	parts.Go(func() { l.fetcher.run(ctx) })
 	parts.Go(func() { l.notes.run(ctx, leader) })
 	l.fetcher.poke()
 	return l.loop(ctx, leader.Done())
+}
+
+// serve opens the link. Not before machines are served is it said that this
+// controller leads: who reads it may send them here.
+func (r *Reconciler) serve(state *store.State) {
+	r.cfg.Link.Lead(state.Meta.ClusterUID)
+	r.status.update(func(s *Status) {
+		s.Leading, s.Leader = true, r.cfg.Address
+		s.settled, s.settledOnce = notPlanned, notPlanned
+	})
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {
