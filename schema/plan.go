@@ -143,12 +143,18 @@ type Decisions struct {
 	Bury    []Tombstone // new tombstones
 	Exhume  []string    // uids of tombstones that are done with
 	Events  []Event
+	// The rest is the reconciler's: what the planner, that has no memory, does not know.
+	Records []Record      // of the audit log (G-11)
+	Approve *Approval
+	Used    *UsedPlan     // a saved plan that is being applied (G-7)
+	Status  *CommitStatus // what became of a commit so far (G-11)
 }
 
 // Empty reports whether there is nothing to write.
 func (d *Decisions) Empty() bool {
 	return d.Head == "" && len(d.Accept) == 0 && len(d.Remove) == 0 && len(d.Refuse) == 0 && len(d.Place) == 0 &&
-		len(d.Unplace) == 0 && len(d.Bury) == 0 && len(d.Exhume) == 0 && len(d.Events) == 0
+		len(d.Unplace) == 0 && len(d.Bury) == 0 && len(d.Exhume) == 0 && len(d.Events) == 0 &&
+		len(d.Records) == 0 && d.Approve == nil && d.Used == nil && d.Status == nil
 }
 
 // Acceptance lets one object through: created or changed.

@@ -64,7 +64,7 @@ func batches(groups []group) [][]op {
 // batches: creates and changes, placements, removals, the head last, so that a
 // crash between two leaves a state from which the next pass decides the rest
 // . Errors: ErrNotLeader; ErrStale until Load after any failed write;
-// ErrTooLarge, with nothing written.
+// ErrTooLarge and ErrUsed, with nothing written.
 func (l *Leader) Commit(ctx context.Context, d schema.Decisions) (*State, error) {
 	if l.state == nil {
 		return nil, ErrStale
@@ -73,7 +73,11 @@ func (l *Leader) Commit(ctx context.Context, d schema.Decisions) (*State, error)
 		return l.state, nil
 	}
 	next := l.state.Apply(d)
-	groups, log, err := l.groups(ctx, d, next)
+	audit, err := l.auditOps(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	groups, log, err := l.groups(ctx, d, next, audit)
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +87,7 @@ func (l *Leader) Commit(ctx context.Context, d schema.Decisions) (*State, error)
 	}
 	next.Revision = max(rev, next.Revision)
 	l.state, l.events = next, log
+	l.audit.done(*audit)
 	return next, nil
 }
 
@@ -112,13 +117,22 @@ func (l *Leader) write(ctx context.Context, list [][]op) (rev int64, err error) 
 
 // groups turns decisions into writes, in the order of X-6. Values are taken from
 // the state that they lead to, so each key is written once.
-func (l *Leader) groups(ctx context.Context, d schema.Decisions, next *State) ([]group, eventLog, error) {
-	w := &writer{keys: l.store.keys, old: l.state, next: next}
+func (l *Leader) groups(ctx context.Context, d schema.Decisions, next *State, audit *audited) ([]group, eventLog, error) {
+	w := &writer{keys: l.store.keys, old: l.state, next: next, groups: audit.first, last: audit.last}
 	events, log, err := l.eventOps(ctx, d.Events)
 	if err != nil {
 		return nil, log, err
 	}
-	w.events = events
+	records, err := l.recordOps(ctx, d.Records, audit)
+	if err != nil {
+		return nil, log, err
+	}
+	w.events = map[schema.Key][]op{}
+	for _, of := range []map[schema.Key][]op{events, records} {
+		for object, ops := range of {
+			w.events[object] = append(w.events[object], ops...)
+		}
+	}
 	put := map[schema.Key]bool{}
 	var changed, removed []schema.Key
 	touch := func(key schema.Key) {
@@ -156,8 +170,9 @@ type writer struct {
 	keys   keyspace
 	old    *State
 	next   *State
-	events map[schema.Key][]op
+	events map[schema.Key][]op // and records of the audit log
 	groups []group
+	last   []group // of the audit log
 	err    error
 }
 
@@ -236,6 +251,7 @@ func (w *writer) rest(d schema.Decisions) {
 	for _, key := range keys {
 		w.add(key)
 	}
+	w.groups = append(w.groups, w.last...)
 	if d.Head != "" {
 		// A group of its own would share the last batch; that is fine: a batch is all or none.
 		w.groups = append(w.groups, group{w.put(w.keys.single(areaHead), d.Head)})

@@ -98,7 +98,7 @@ func TestBatchesAreOrderedAndBounded(t *testing.T) {
 	d.Unplace = []schema.Key{runKey("old")}
 	d.Events = []schema.Event{{Object: driveKey("a-007"), Type: "Accepted", Message: "seven"}}
 
-	groups, _, err := l.groups(t.Context(), d, l.state.Apply(d))
+	groups, _, err := l.groups(t.Context(), d, l.state.Apply(d), &audited{})
 	require.NoError(t, err)
 	list := batches(groups)
 	require.Greater(t, len(list), 3)

@@ -15,6 +15,10 @@
 //	observed/<machine>/<part> the last report, each part its own key
 //	alive                    the leader's summary of machines
 //	events/<object>/<time>   with leases by the hour and a cap an object
+//	history/<object>/<time>  the audit log, one record a key, a cap an object (G-11)
+//	commits/<id>             what became of a commit, object by object (G-11)
+//	approved                 the newest commit that an operator let through
+//	plans/<digest>           a saved plan that was applied (G-7)
 //	leader/                  the election
 //
 // Values are an envelope with a format version around the JSON of a schema type

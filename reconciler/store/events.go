@@ -34,13 +34,21 @@ type kept struct {
 // countEvents counts what is kept; expired ones leave the counts too high until
 // an object reaches its cap.
 func (s *Store) countEvents(ctx context.Context) (eventLog, error) {
-	log := eventLog{counts: map[string]int{}, newest: map[string]kept{}}
-	_, err := s.scan(ctx, s.keys.prefix(areaEvents), 0, func(kv *mvccpb.KeyValue) error {
+	log := eventLog{newest: map[string]kept{}}
+	var err error
+	log.counts, err = s.count(ctx, areaEvents)
+	return log, err
+}
+
+// count counts an area's keys by what stands before their last slash.
+func (s *Store) count(ctx context.Context, a area) (map[string]int, error) {
+	counts := map[string]int{}
+	_, err := s.scan(ctx, s.keys.prefix(a), 0, func(kv *mvccpb.KeyValue) error {
 		key := string(kv.Key)
-		log.counts[key[:strings.LastIndexByte(key, '/')+1]]++
+		counts[key[:strings.LastIndexByte(key, '/')+1]]++
 		return nil
 	}, clientv3.WithKeysOnly())
-	return log, err
+	return counts, err
 }
 
 // AppendEvents writes events that come with no decision. Errors are those of Commit.
@@ -77,7 +85,7 @@ func (l *Leader) eventOps(ctx context.Context, events []schema.Event) (map[schem
 		}
 		ops[e.Object][key] = op{key: key, value: value, lease: log.lease}
 		if log.counts[prefix] > l.store.opt.EventsPerObject {
-			if err := l.trimEvents(ctx, &log, prefix, ops[e.Object]); err != nil {
+			if log.counts[prefix], err = l.trim(ctx, prefix, l.store.opt.EventsPerObject, ops[e.Object]); err != nil {
 				return nil, log, err
 			}
 		}
@@ -109,15 +117,16 @@ func sameEvent(a, b schema.Event) bool {
 	return a.Type == b.Type && a.Message == b.Message && a.Machine == b.Machine && a.Commit == b.Commit
 }
 
-// trimEvents removes an object's oldest events until a tenth of the cap is free.
-func (l *Leader) trimEvents(ctx context.Context, log *eventLog, prefix string, ops map[string]op) error {
+// trim removes the oldest keys of an object until a tenth of the cap is free, and
+// returns how many are left. ops are those that are about to be written.
+func (l *Leader) trim(ctx context.Context, prefix string, limit int, ops map[string]op) (left int, err error) {
 	var keys []string
-	_, err := l.store.scan(ctx, prefix, 0, func(kv *mvccpb.KeyValue) error {
+	_, err = l.store.scan(ctx, prefix, 0, func(kv *mvccpb.KeyValue) error {
 		keys = append(keys, string(kv.Key))
 		return nil
 	}, clientv3.WithKeysOnly())
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for key := range ops {
 		if !slices.Contains(keys, key) {
@@ -125,13 +134,11 @@ func (l *Leader) trimEvents(ctx context.Context, log *eventLog, prefix string, o
 		}
 	}
 	slices.Sort(keys)
-	limit := l.store.opt.EventsPerObject
 	drop := max(0, len(keys)-limit+limit/10)
 	for _, key := range keys[:min(drop, len(keys)-1)] {
 		ops[key] = op{key: key, remove: true}
 	}
-	log.counts[prefix] = len(keys) - drop
-	return nil
+	return len(keys) - drop, nil
 }
 
 // hourLease makes one lease an hour, so that thousands of events need one.

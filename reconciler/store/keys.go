@@ -22,6 +22,10 @@ const (
 	areaAlive     area = "alive"
 	areaEvents    area = "events"
 	areaLeader    area = "leader"
+	areaHistory   area = "history"
+	areaCommits   area = "commits"
+	areaApproved  area = "approved"
+	areaPlans     area = "plans"
 )
 
 // keyspace makes and takes apart the keys of one cluster.
@@ -43,6 +47,9 @@ func (k keyspace) events(o schema.Key) string {
 	}
 	return k.object(areaEvents, o) + "/"
 }
+
+// history is the prefix of an object's records (G-11).
+func (k keyspace) history(o schema.Key) string { return k.object(areaHistory, o) + "/" }
 
 // split is the inverse: the area and what follows it.
 func (k keyspace) split(key string) (area, string) {

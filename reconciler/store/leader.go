@@ -27,6 +27,7 @@ type Leader struct {
 	given  map[string]*schema.Assignment // the newest targets
 	blobs  map[string]bool
 	events eventLog
+	audit  auditLog
 
 	mu      sync.Mutex
 	written map[string]*schema.MachineReport // what the store holds of each machine; nil before Load
@@ -110,6 +111,10 @@ func (l *Leader) Load(ctx context.Context) (*State, error) {
 	if l.events, err = l.store.countEvents(ctx); err != nil {
 		return nil, err
 	}
+	if l.audit.counts, err = l.store.count(ctx, areaHistory); err != nil {
+		return nil, err
+	}
+	l.audit.status = nil
 	l.state, l.given = st, nil
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,6 +25,8 @@ var (
 	ErrTooLarge = errors.New("is too large")
 	// ErrStale: an earlier write of this leader failed, so what it knows may be wrong: Load first.
 	ErrStale = errors.New("the state must be loaded again after a failed write")
+	// ErrUsed: the saved plan was applied before. Nothing was written.
+	ErrUsed = errors.New("was applied already")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("the store is closed")
 )
@@ -58,6 +60,10 @@ type Options struct {
 	EventTTL time.Duration
 	// EventsPerObject is the cap of events an object. Default 50.
 	EventsPerObject int
+	// HistoryPerObject is the cap of an object's audit log, which has no other end. Default 200.
+	HistoryPerObject int
+	// Commits is how many commits' statuses, and used plans, are kept. Default 1000.
+	Commits int
 	// QuotaBytes of the embedded store. Default 8 GB.
 	QuotaBytes int64
 	// NoSync skips fsync of the embedded store: for labs and tests, whose state may be lost with the machine.
@@ -77,6 +83,8 @@ func (o *Options) setDefaults() error {
 	o.LeaderTTL = cmp.Or(o.LeaderTTL, 10*time.Second)
 	o.EventTTL = cmp.Or(o.EventTTL, 72*time.Hour)
 	o.EventsPerObject = cmp.Or(o.EventsPerObject, 50)
+	o.HistoryPerObject = cmp.Or(o.HistoryPerObject, 200)
+	o.Commits = cmp.Or(o.Commits, 1000)
 	o.QuotaBytes = cmp.Or(o.QuotaBytes, 8<<30)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -28,6 +28,8 @@ type State struct {
 	// Observed holds what was last written of each machine's report; State is not set.
 	Observed map[string]*schema.MachineReport
 	Alive    Alive
+	// Approved is the newest approval; its commit is "" before the first.
+	Approved schema.Approval
 }
 
 // Alive is the leader's summary of machines, by name.
@@ -97,6 +99,9 @@ func (s *State) Apply(d schema.Decisions) *State {
 	if d.Head != "" {
 		out.Accepted.Head = d.Head
 	}
+	if d.Approve != nil {
+		out.Approved = *d.Approve
+	}
 	return out
 }
 
@@ -129,6 +134,7 @@ func (s *Store) load(ctx context.Context) (*State, error) {
 	st := newState()
 	for _, a := range []area{
 		areaMeta, areaHead, areaAccepted, areaRefused, areaTombstone, areaPlaced, areaAssigned, areaObserved, areaAlive,
+		areaApproved,
 	} {
 		rev, err := s.scan(ctx, s.keys.single(a), st.Revision, func(kv *mvccpb.KeyValue) error {
 			return st.put(s.keys, kv)
@@ -211,6 +217,9 @@ func (st *State) put(keys keyspace, kv *mvccpb.KeyValue) error {
 	case areaAlive:
 		st.Alive = Alive{}
 		return decode(key, kv.Value, &st.Alive)
+	case areaApproved:
+		st.Approved = schema.Approval{}
+		return decode(key, kv.Value, &st.Approved)
 	}
 	return nil
 }

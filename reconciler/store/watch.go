@@ -94,11 +94,20 @@ func (s *Store) deliver(events []*clientv3.Event, f func(Changes) error) error {
 				return err
 			}
 			c.Events = append(c.Events, event)
-		case a != areaEvents && a != areaBlobs && a != areaLeader:
+		case a.inState():
 			c.keys = append(c.keys, change{e.Kv, removed})
 		}
 	}
 	return flush()
+}
+
+// inState: its keys are part of a State.
+func (a area) inState() bool {
+	switch a {
+	case areaEvents, areaBlobs, areaLeader, areaHistory, areaCommits, areaPlans:
+		return false
+	}
+	return true
 }
 
 // Update is the state after changes; s itself is not changed. With Reload it
@@ -147,6 +156,8 @@ func (st *State) remove(keys keyspace, key string) error {
 		st.removePart(rest)
 	case areaAlive:
 		st.Alive = Alive{}
+	case areaApproved:
+		st.Approved = schema.Approval{}
 	}
 	return nil
 }
