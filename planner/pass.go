@@ -48,6 +48,9 @@ type pass struct {
 	claims   map[claimKey]*claim
 	work     *workshop // targets and steps
 
+	reasons []schema.Reason // the piece that waits' reasons are cut from
+	scrap   []schema.Reason // where one worker's are collected
+
 	out schema.Plan
 }
 

@@ -9,15 +9,6 @@ import (
 	"astraeus.io/astraeus/schema"
 )
 
-// rank is an action's place in the order of steps: going down first.
-var rank = func() map[schema.Action]int {
-	r := map[schema.Action]int{}
-	for i, a := range schema.Actions {
-		r[a] = i
-	}
-	return r
-}()
-
 // stop is a StopWorker step with what its worker uses.
 type stop struct {
 	id      string
@@ -33,6 +24,13 @@ type edges struct {
 	blocked bool // something it needs is not known or cannot be done now
 }
 
+func (e *edges) all() []string {
+	if len(e.away) == 0 {
+		return e.here
+	}
+	return slices.Concat(e.here, e.away)
+}
+
 // buildSteps is the difference between the targets and what machines report, by
 // the table of X-8. Nothing is taken apart by an unknown part of a report, and
 // nothing is started twice because of one.
@@ -41,14 +39,7 @@ func (p *pass) buildSteps() {
 	for _, m := range p.order {
 		sites = append(sites, p.work.sites[m.name])
 	}
-	workers, claims := 0, 0
-	for _, s := range sites {
-		workers += len(s.a.Workers)
-		claims += len(s.mounts)
-	}
-	p.work.steps[rank[schema.ActionStartWorker]] = make([]schema.Step, 0, workers)
-	p.work.steps[rank[schema.ActionMount]] = make([]schema.Step, 0, claims)
-	p.work.steps[rank[schema.ActionExport]] = make([]schema.Step, 0, claims)
+	p.out.Steps = make([]schema.Step, 0, p.guessSteps(sites))
 	for _, stage := range []func(*site){
 		p.stopWorkers, p.unmount, p.unexport, p.deleteCopies, p.prepare, p.exportClaims, p.mountClaims, p.startWorkers,
 	} {
@@ -58,20 +49,33 @@ func (p *pass) buildSteps() {
 			}
 		}
 	}
-	p.collectSteps()
+	if len(p.out.Steps) == 0 {
+		p.out.Steps = nil
+		return
+	}
+	p.destroyFirst()
+	p.releaseSteps()
+}
+
+// guessSteps is how many steps there are when everything is still to be done.
+func (p *pass) guessSteps(sites []*site) (n int) {
+	for _, s := range sites {
+		n += len(s.a.Workers) + 2*len(s.mounts) + len(s.a.Dirs) + len(s.a.Copies)
+	}
+	return n
 }
 
 // step adds a step and returns its id.
 func (p *pass) step(s *site, action schema.Action, object schema.Key, args schema.StepArgs, why schema.WhyCode, what string, e edges) string {
 	st := schema.Step{
 		ID: stepID(s.m.name, action, object, &args), Machine: s.m.name, Action: action, Object: object, Args: args,
-		After: slices.Concat(e.here, e.away), Why: schema.Why{Code: why, Message: schema.WhyMessage(why, what)},
+		After: e.all(), Why: schema.Why{Code: why, Message: schema.WhyMessage(why, what)},
 		Destructive: action.Destructive(),
 	}
 	if !s.m.up() || e.blocked || len(e.away) > 0 || slices.ContainsFunc(e.here, func(id string) bool { return p.work.withheld[id] }) {
 		p.work.withheld[st.ID] = true
 	}
-	p.work.steps[rank[action]] = append(p.work.steps[rank[action]], st)
+	p.out.Steps = append(p.out.Steps, st)
 	return st.ID
 }
 
@@ -110,27 +114,27 @@ func (p *pass) releaseSteps() {
 	}
 }
 
-// collectSteps puts the steps in one order that respects After, destructive ones
-// that wait for nothing first, and gives each machine those released now.
-func (p *pass) collectSteps() {
-	total := 0
-	for _, list := range p.work.steps {
-		total += len(list)
+// destroyFirst puts the destructive steps that wait for nothing before all
+// others: stages are in the order of their actions, so that every other step
+// already comes after its prerequisites.
+func (p *pass) destroyFirst() {
+	first := func(st *schema.Step) bool { return st.Destructive && len(st.After) == 0 }
+	n := 0
+	for i := range p.out.Steps {
+		if first(&p.out.Steps[i]) {
+			n++
+		}
 	}
-	if total == 0 {
+	if n == 0 {
 		return
 	}
-	all := make([]schema.Step, 0, total)
-	first := func(st *schema.Step) bool { return st.Destructive && len(st.After) == 0 }
+	sorted := make([]schema.Step, 0, len(p.out.Steps))
 	for _, early := range []bool{true, false} {
-		for _, list := range p.work.steps {
-			for i := range list {
-				if first(&list[i]) == early {
-					all = append(all, list[i])
-				}
+		for i := range p.out.Steps {
+			if st := &p.out.Steps[i]; first(st) == early {
+				sorted = append(sorted, *st)
 			}
 		}
 	}
-	p.out.Steps = all
-	p.releaseSteps()
+	p.out.Steps = sorted
 }

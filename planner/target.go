@@ -10,7 +10,6 @@ import (
 // workshop is where targets and steps are made.
 type workshop struct {
 	sites    map[string]*site
-	steps    [][]schema.Step // by rank of their action
 	withheld map[string]bool // ids of steps that a machine may not carry out yet
 	stops    map[string][]stop
 }
@@ -49,7 +48,7 @@ type claim struct {
 // buildTargets says what each machine must hold.
 func (p *pass) buildTargets() {
 	p.claims = map[claimKey]*claim{}
-	p.work = &workshop{sites: make(map[string]*site, len(p.order)), steps: make([][]schema.Step, len(schema.Actions)),
+	p.work = &workshop{sites: make(map[string]*site, len(p.order)),
 		withheld: map[string]bool{}, stops: map[string][]stop{}}
 	p.address = map[string]string{}
 	for _, m := range p.order {

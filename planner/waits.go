@@ -14,7 +14,7 @@ import (
 // everything is placed, so that the reasons fit what is left.
 func (p *pass) explainWaits() {
 	cache := map[string][]schema.Reason{}
-	p.out.Waits = make([]schema.Wait, 0, len(p.work.steps[rank[schema.ActionStartWorker]]))
+	p.out.Waits = make([]schema.Wait, 0, p.waitingWorkers())
 	byName := slices.Clone(p.queue)
 	slices.SortFunc(byName, func(a, b *run) int { return schema.CompareKeys(a.key, b.key) })
 	for _, r := range byName {
@@ -32,20 +32,50 @@ func (p *pass) explainWaits() {
 
 func (p *pass) wait(key schema.Key, worker string, reasons []schema.Reason) {
 	if len(reasons) > 0 {
-		p.out.Waits = append(p.out.Waits, schema.Wait{Run: key, Worker: worker, Reasons: reasons, Summary: summary(reasons)})
+		p.out.Waits = append(p.out.Waits, schema.Wait{Run: key, Worker: worker, Reasons: reasons, Summary: summary(reasons, worker == "")})
 	}
+}
+
+// waitingWorkers guesses the number of waits: one a worker that is to be started.
+func (p *pass) waitingWorkers() (n int) {
+	for i := range p.out.Steps {
+		if p.out.Steps[i].Action == schema.ActionStartWorker {
+			n++
+		}
+	}
+	return n
+}
+
+// keep moves reasons out of the buffer that they were collected in. Their
+// slices are cut from larger pieces, each with no room to grow into the next.
+func (p *pass) keep(list []schema.Reason) []schema.Reason {
+	if len(list) == 0 {
+		return nil
+	}
+	if cap(p.reasons)-len(p.reasons) < len(list) {
+		p.reasons = make([]schema.Reason, 0, max(256, len(list)))
+	}
+	from := len(p.reasons)
+	p.reasons = append(p.reasons, list...)
+	return p.reasons[from:len(p.reasons):len(p.reasons)]
 }
 
 // mostInSummary bounds the one line that sums a wait up.
 const mostInSummary = 6
 
-func summary(reasons []schema.Reason) string {
+// summary is one line. machines says that the reasons are about several, so that
+// each names its own.
+func summary(reasons []schema.Reason, machines bool) string {
 	if len(reasons) == 1 && reasons[0].Count <= 1 {
 		return reasons[0].Message()
 	}
 	parts := make([]string, 0, mostInSummary+1)
 	for _, r := range reasons[:min(len(reasons), mostInSummary)] {
-		parts = append(parts, named(r))
+		if machines {
+			parts = append(parts, named(r))
+		} else {
+			parts = append(parts, r.Message())
+		}
 	}
 	if more := len(reasons) - mostInSummary; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more reasons", more))

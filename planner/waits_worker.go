@@ -15,14 +15,14 @@ func (p *pass) waitWorkers(r *run) {
 	for i := range r.placed.Workers {
 		w := &r.placed.Workers[i]
 		if w.Outcome == nil {
-			p.wait(r.key, w.Name, p.whyNotRunning(r, w))
+			p.wait(r.key, w.Name, p.keep(p.whyNotRunning(r, w)))
 		}
 	}
 }
 
 func (p *pass) whyNotRunning(r *run, w *schema.PlacedWorker) []schema.Reason {
 	one := func(code schema.ReasonCode, args schema.ReasonArgs) []schema.Reason {
-		return []schema.Reason{{Code: code, Machine: w.Machine, Count: 1, Args: args}}
+		return append(p.scrap[:0], schema.Reason{Code: code, Machine: w.Machine, Count: 1, Args: args})
 	}
 	m := p.machines[w.Machine]
 	switch {
@@ -40,7 +40,8 @@ func (p *pass) whyNotRunning(r *run, w *schema.PlacedWorker) []schema.Reason {
 		}
 		return nil
 	}
-	if stops := p.work.stops[r.key.Scoped()]; len(stops) > 0 && !there {
+	unknown := r.placed.Attempt > 0 && p.unknownMachine(r) != nil
+	if stops := p.work.stops[r.key.Scoped()]; (len(stops) > 0 || unknown) && !there {
 		return one(schema.ReasonStopping, schema.ReasonArgs{})
 	}
 	reasons := p.whyNotReady(r, w, m)
@@ -53,14 +54,16 @@ func (p *pass) whyNotRunning(r *run, w *schema.PlacedWorker) []schema.Reason {
 	return reasons
 }
 
-// whyNotReady looks at what the worker stands on.
+// whyNotReady looks at what the worker stands on. Its answer is good until it is
+// asked again.
 func (p *pass) whyNotReady(r *run, w *schema.PlacedWorker, m *machine) []schema.Reason {
 	s := p.work.sites[m.name]
 	i, wanted := s.wanted[idOfPlaced(r.placed, w)]
 	if !wanted {
 		return nil
 	}
-	var list []schema.Reason
+	list := p.scrap[:0]
+	defer func() { p.scrap = list[:0] }()
 	add := func(code schema.ReasonCode, args schema.ReasonArgs) {
 		list = append(list, schema.Reason{Code: code, Machine: m.name, Count: 1, Args: args})
 	}
