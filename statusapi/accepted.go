@@ -62,21 +62,24 @@ func (a Accepted) State() (schema.Accepted, map[schema.Key]schema.Placement) {
 	return acc, placed
 }
 
-// oneObserved answers with the JSON of `--observed FILE`.
-func oneObserved(r *request) (any, error) {
-	out := r.Input.Observed
+func oneObserved(r *request) (any, error) { return r.View.Observed(), nil }
+
+// Observed is the observed state file of `plan --observed`: what machines report,
+// and where every worker was placed. Ended ones are there too, because a gang
+// counts as placed with all its workers only.
+func (v *View) Observed() schema.Observed {
+	out := v.Input.Observed
 	if out.Machines == nil {
 		out.Machines = []*schema.MachineReport{}
 	}
-	if len(out.Placements) == 0 {
-		out.Placements = nil
-		for _, key := range sortedKeys(r.Input.Placed) {
-			for _, w := range r.Input.Placed[key].Workers {
-				if w.Outcome == nil {
-					out.Placements = append(out.Placements, schema.PlacementRecord{Run: key.Scoped(), Worker: w.Name, Machine: w.Machine})
-				}
-			}
+	if len(out.Placements) > 0 {
+		return out
+	}
+	out.Placements = nil
+	for _, key := range sortedKeys(v.Input.Placed) {
+		for _, w := range v.Input.Placed[key].Workers {
+			out.Placements = append(out.Placements, schema.PlacementRecord{Run: key.Scoped(), Worker: w.Name, Machine: w.Machine})
 		}
 	}
-	return out, nil
+	return out
 }

@@ -25,7 +25,8 @@ type Metadata struct {
 	File       string `json:"file,omitempty"`
 }
 
-func metadataOf(o *schema.AcceptedObject) Metadata {
+// MetadataOf names an accepted object, whose Object must be set.
+func MetadataOf(o *schema.AcceptedObject) Metadata {
 	obj := o.Object
 	return Metadata{
 		Name: obj.Key.Name, Namespace: obj.Key.Namespace, Org: obj.Org, Workspace: obj.Workspace, UID: o.UID,
@@ -118,7 +119,7 @@ func oneDrive(r *request) (any, error) {
 }
 
 func (r *request) drive(o *schema.AcceptedObject) Drive {
-	d := Drive{Metadata: metadataOf(o), UsedBy: []DriveUser{}, Claims: []Claim{}, Copies: []Copy{}, Refused: refusedHold(o)}
+	d := Drive{Metadata: MetadataOf(o), UsedBy: []DriveUser{}, Claims: []Claim{}, Copies: []Copy{}, Refused: refusedHold(o)}
 	if spec, ok := o.Object.Spec.(*schema.DriveSpec); ok {
 		d.Spec = *spec
 	}

@@ -72,7 +72,7 @@ func (r *request) ofOrg(o *schema.AcceptedObject) bool {
 }
 
 func (r *request) machine(o *schema.AcceptedObject) Machine {
-	m := Machine{Metadata: metadataOf(o), State: schema.MachineUnknown, Copies: []Copy{}, Workers: []MachineWorker{}, Refused: refusedHold(o)}
+	m := Machine{Metadata: MetadataOf(o), State: schema.MachineUnknown, Copies: []Copy{}, Workers: []MachineWorker{}, Refused: refusedHold(o)}
 	spec, ok := o.Object.Spec.(*schema.MachineSpec)
 	if ok {
 		m.Address, m.Resources, m.RDMA, m.Schedulable = spec.Address, spec.Resources, spec.RDMA, spec.IsSchedulable()

@@ -88,7 +88,7 @@ func (r *request) run(key schema.Key) Run {
 		out.Spec = p.Spec
 	}
 	if o := shown(r.Input.Accepted.Objects[key]); o != nil {
-		out.Metadata, out.Refused = metadataOf(o), refusedHold(o)
+		out.Metadata, out.Refused = MetadataOf(o), refusedHold(o)
 		out.Spec, _ = o.Object.Spec.(*schema.RunSpec)
 	}
 	out.Status = RunStatus{Reasons: []schema.Reason{}, Workers: []RunWorker{}}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"astraeus.io/astraeus/cmd/astraeus/view"
+	"astraeus.io/astraeus/nodeexec"
 	"astraeus.io/astraeus/schema"
 	"astraeus.io/astraeus/statusapi"
 )
@@ -98,15 +99,16 @@ func copySize(bytes int64) string {
 // workersOf shows every placed worker: how it ended, or what its machine says.
 func workersOf(state *statusapi.View) view.Listing {
 	listing := view.Listing{Columns: columns("RUN", "WORKER", "MACHINE", "STATE", "REASON"), Empty: "no workers"}
+	// An earlier attempt's worker may be listed still, on another machine too.
 	seen := map[string]schema.Worker{}
 	for _, m := range state.Input.Observed.Machines {
 		for _, w := range m.Workers {
-			seen[w.Run+"/"+w.Name] = w
+			seen[nodeexec.WorkerID(w.RunUID, w.Generation, w.Attempt, w.Name)] = w
 		}
 	}
 	for _, placement := range state.Input.Placed {
 		for _, w := range placement.Workers {
-			now := seen[placement.Run.Scoped()+"/"+w.Name]
+			now := seen[nodeexec.WorkerID(placement.RunUID, placement.Generation, placement.Attempt, w.Name)]
 			stateNow, reason := cmp.Or(now.State, schema.WorkerPreparing), now.Reason
 			if w.Outcome != nil {
 				stateNow, reason = w.Outcome.State, w.Outcome.Reason

@@ -62,8 +62,8 @@ func ownerCell(o *schema.Object) string {
 }
 
 func acceptedOf(ctx context.Context, c *client, kind schema.Kind) ([]*schema.AcceptedObject, error) {
-	var acc statusapi.Accepted
-	if err := c.get(ctx, nil, &acc, "v1", "accepted"); err != nil {
+	acc, err := c.accepted(ctx)
+	if err != nil {
 		return nil, err
 	}
 	var out []*schema.AcceptedObject
@@ -76,18 +76,13 @@ func acceptedOf(ctx context.Context, c *client, kind schema.Kind) ([]*schema.Acc
 }
 
 func acceptedDetail(o *schema.AcceptedObject) view.Detail {
-	obj := o.Object
 	var held *schema.Hold
 	if o.Refused != nil {
 		held = &o.Refused.Hold
 	}
-	m := statusapi.Metadata{
-		Name: obj.Key.Name, Namespace: obj.Key.Namespace, Org: obj.Org, Workspace: obj.Workspace, UID: o.UID,
-		Owner: obj.Metadata.Owner, Commit: o.Commit, File: obj.Origin.String(),
-	}
 	return view.Detail{
-		Ref: obj.Key.String(), Value: o,
-		Fields: append(metadataFields(obj.Key.Kind, m),
+		Ref: o.Object.Key.String(), Value: o,
+		Fields: append(metadataFields(o.Object.Key.Kind, statusapi.MetadataOf(o)),
 			view.Field{Name: "Generation", Value: numberCell(&o.Generation)},
 			view.Field{Name: "Held back", Value: holdText(held)}),
 	}

@@ -119,15 +119,37 @@ func TestControllerFromCommitToStatus(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Contains(t, w.Body.String(), `"address":"192.0.2.1"`)
 
-	// The same pointer while nothing changes.
-	one, err := c.Source().View(t.Context())
-	require.NoError(t, err)
-	require.NotNil(t, one)
-
 	stop()
 	require.NoError(t, <-done)
 	require.NoError(t, conn.Close())
 	require.NoError(t, c.Close())
+}
+
+// The same view while nothing changes, another one after a change.
+func TestViewIsMadeOnce(t *testing.T) {
+	s := &Source{state: &store.State{}, status: reconciler.Status{Leading: true}}
+	view := func() *statusapi.View {
+		v, err := s.View(t.Context())
+		require.NoError(t, err)
+		return v
+	}
+	one := view()
+	require.Same(t, one, view())
+	s.set(func() { s.status.Commit = commit })
+	require.NotSame(t, one, view())
+}
+
+// An event that came again is shown once, with its count.
+func TestEventsThatCameAgain(t *testing.T) {
+	event := func(name, message string, count int) schema.Event {
+		return schema.Event{Object: schema.Key{Kind: schema.KindRun, Name: name}, Message: message, Count: count}
+	}
+	before := []schema.Event{event("a", "x", 0), event("b", "x", 0)}
+	after := withEvents(before, []schema.Event{event("a", "x", 2), event("b", "y", 0), event("a", "x", 3)})
+	require.Equal(t, []schema.Event{event("b", "x", 0), event("b", "y", 0), event("a", "x", 3)}, after)
+	require.Len(t, before, 2)
+	require.Equal(t, event("a", "x", 0), before[0])
+	require.Len(t, withEvents(make([]schema.Event, maxEvents), after), maxEvents)
 }
 
 // X-25: with the brake on, nothing new is decided and no new step released, and

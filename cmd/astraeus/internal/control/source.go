@@ -108,13 +108,34 @@ func (s *Source) follow(ctx context.Context) error {
 		}
 		state = next
 		s.set(func() {
-			s.state = next
-			// Cut and grown in a new array: views share the old one.
-			s.events = append(slices.Clip(s.events), c.Events...)
-			s.events = s.events[max(0, len(s.events)-maxEvents):]
+			s.state, s.events = next, withEvents(s.events, c.Events)
 		})
 		return nil
 	})
+}
+
+// withEvents is the newest events in an array of their own: views share the old
+// one. An event that came again is written again with its count and replaces
+// what it counts on.
+func withEvents(list, more []schema.Event) []schema.Event {
+	list = slices.Clone(list)
+	for _, e := range more {
+		if at := lastOf(list, e.Object); e.Count > 1 && at >= 0 && list[at].Message == e.Message {
+			list = slices.Delete(list, at, at+1)
+		}
+		list = append(list, e)
+	}
+	return list[max(0, len(list)-maxEvents):]
+}
+
+// lastOf is where an object's newest event is, -1 for nowhere.
+func lastOf(list []schema.Event, object schema.Key) int {
+	for i, e := range slices.Backward(list) {
+		if e.Object == object {
+			return i
+		}
+	}
+	return -1
 }
 
 // make is called with the lock held.

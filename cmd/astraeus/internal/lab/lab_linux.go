@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -256,17 +255,7 @@ func (l *Lab) SaveObserved(ctx context.Context) (file string, err error) {
 	if err != nil {
 		return "", err
 	}
-	observed := view.Input.Observed
-	for _, placement := range view.Input.Placed {
-		for _, worker := range placement.Workers {
-			observed.Placements = append(observed.Placements,
-				schema.PlacementRecord{Run: placement.Run.Scoped(), Worker: worker.Name, Machine: worker.Machine})
-		}
-	}
-	slices.SortFunc(observed.Placements, func(a, b schema.PlacementRecord) int {
-		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Worker, b.Worker))
-	})
-	return l.observed(), writeJSON(l.observed(), observed)
+	return l.observed(), writeJSON(l.observed(), view.Observed())
 }
 
 // roomProcess is the child in which the machines are.
