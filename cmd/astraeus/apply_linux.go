@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -55,7 +56,7 @@ func (e *environment) apply(c *cli.Context) (err error) {
 		return err
 	}
 	brake := control.NewBrake()
-	controller, err := e.controller(c, dir, cluster, commit, brake)
+	controller, err := e.controller(c, dir, cluster, commit, brake, opening(commit.Snapshot.Commit))
 	if err != nil {
 		return err
 	}
@@ -100,10 +101,7 @@ func (e *environment) mayApply(c *cli.Context, controller *control.Controller, c
 	if err != nil || c.Bool("auto-approve") {
 		return err
 	}
-	input := planner.Input{
-		Desired: desired, Accepted: state.Accepted, Placed: state.Placed, Now: time.Now(), Seed: "apply",
-		Observed: schema.Observed{},
-	}
+	input := planner.Input{Desired: desired, Accepted: state.Accepted, Placed: state.Placed, Now: time.Now(), Seed: "apply"}
 	for name, report := range state.Observed {
 		own := *report
 		own.Name, own.State = name, schema.MachineUp
@@ -116,16 +114,46 @@ func (e *environment) mayApply(c *cli.Context, controller *control.Controller, c
 		}
 		input.Rewritten = !follows
 	}
-	var deletes []string
-	for _, step := range planner.Plan(input).Steps {
+	if deletes := dataDeleted(input, planner.Plan(input)); len(deletes) > 0 {
+		return e.confirm(deletes)
+	}
+	return nil
+}
+
+// dataDeleted names the copies that a plan deletes, those included that a machine
+// may have which has not said what it holds: they go as soon as it does.
+func dataDeleted(input planner.Input, plan schema.Plan) (deletes []string) {
+	for _, step := range plan.Steps {
 		if step.Action == schema.ActionDeleteCopy {
 			deletes = append(deletes, fmt.Sprintf("%s on %s", step.Object, step.Machine))
 		}
 	}
-	if len(deletes) == 0 {
+	heard := map[string]bool{}
+	for _, m := range input.Observed.Machines {
+		heard[m.Name] = m.Copies != nil
+	}
+	var silent []string
+	for key, o := range input.Accepted.Objects {
+		spec, isMachine := specOf(o).(*schema.MachineSpec)
+		// Without a data location there is no copy (D-32).
+		if isMachine && spec.DataLocation != nil && !heard[key.Name] {
+			silent = append(silent, key.Name)
+		}
+	}
+	slices.Sort(silent)
+	for _, t := range plan.Decisions.Bury {
+		for _, machine := range silent {
+			deletes = append(deletes, fmt.Sprintf("%s on %s, if it has a copy there", t.Key, machine))
+		}
+	}
+	return deletes
+}
+
+func specOf(o *schema.AcceptedObject) schema.Spec {
+	if o == nil || o.Object == nil {
 		return nil
 	}
-	return e.confirm(deletes)
+	return o.Object.Spec
 }
 
 // confirm names the data that would be deleted and asks. Without a terminal there
@@ -165,7 +193,6 @@ func (a *applying) run(parent context.Context, timeout time.Duration) error {
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- a.controller.Run(ctx) }()
-	a.controller.Reconciler.Approve(a.commit)
 	code, err := a.wait(parent, timeout, done)
 	stop()
 	if err := errors.Join(err, <-done); err != nil {
@@ -250,10 +277,8 @@ func (a *applying) filling(steps []schema.Step) (out []view.Filling) {
 			continue
 		}
 		f := view.Filling{Drive: step.Object.Name, Machine: step.Machine}
-		if o := v.Input.Accepted.Objects[step.Object]; o != nil && o.Object != nil {
-			if spec, ok := o.Object.Spec.(*schema.DriveSpec); ok {
-				f.Want = spec.SizeHintBytes
-			}
+		if spec, ok := specOf(v.Input.Accepted.Objects[step.Object]).(*schema.DriveSpec); ok {
+			f.Want = spec.SizeHintBytes
 		}
 		for _, m := range v.Input.Observed.Machines {
 			for _, c := range m.Copies {

@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"astraeus.io/astraeus/planner"
+	"astraeus.io/astraeus/schema"
 )
 
 // repository makes a git repository of files.
@@ -129,6 +132,28 @@ func write(t *testing.T, dir, name, text string) {
 	file := filepath.Join(dir, name)
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+}
+
+// The question before an apply also names machines that have not said what they
+// hold: they lose their copies when they do (D-61).
+func TestDataDeletedIsNamed(t *testing.T) {
+	machine := func(location *schema.DataLocationSpec) *schema.AcceptedObject {
+		return &schema.AcceptedObject{UID: "u", Object: &schema.Object{Spec: &schema.MachineSpec{DataLocation: location}}}
+	}
+	key := func(kind schema.Kind, name string) schema.Key { return schema.Key{Kind: kind, Name: name} }
+	input := planner.Input{
+		Accepted: schema.Accepted{Objects: map[schema.Key]*schema.AcceptedObject{
+			key(schema.KindMachine, "heard"):  machine(&schema.DataLocationSpec{Path: "/d"}),
+			key(schema.KindMachine, "silent"): machine(&schema.DataLocationSpec{Path: "/d"}),
+			key(schema.KindMachine, "bare"):   machine(nil),
+		}},
+		Observed: schema.Observed{Machines: []*schema.MachineReport{{Name: "heard", Copies: []schema.Copy{}}, {Name: "silent"}}},
+	}
+	drive := schema.Key{Kind: schema.KindDrive, Namespace: "ws-1", Name: "cache"}
+	plan := schema.Plan{Steps: []schema.Step{{Action: schema.ActionDeleteCopy, Object: drive, Machine: "heard"}}}
+	require.Equal(t, []string{"drive/ws-1.cache on heard"}, dataDeleted(input, plan))
+	plan.Decisions.Bury = []schema.Tombstone{{Key: drive}}
+	require.Equal(t, []string{"drive/ws-1.cache on heard", "drive/ws-1.cache on silent, if it has a copy there"}, dataDeleted(input, plan))
 }
 
 func TestApplyIsInterrupted(t *testing.T) {
