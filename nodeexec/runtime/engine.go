@@ -20,6 +20,10 @@ var (
 	ErrClosed = errors.New("the engine is closed")
 )
 
+// ReasonRebooted is the Reason of a worker that a reboot of the machine ended,
+// which is no failure of the worker's.
+const ReasonRebooted = "the machine rebooted"
+
 // Spec is one worker to start. The descriptors in Mounts stay the caller's:
 // an engine uses them during Start only and never closes them.
 type Spec struct {

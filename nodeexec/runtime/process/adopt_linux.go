@@ -112,7 +112,7 @@ func (e *Engine) adopt(id string) error {
 func (e *Engine) adoptEnded(w *worker, proc processRecord) {
 	reason, stop := "ended while nobody watched", w.stop
 	if proc.BootID != e.bootID {
-		reason, stop = "the machine rebooted", nil
+		reason, stop = runtime.ReasonRebooted, nil
 	}
 	exit := e.readExit(w, stop, reason)
 	removeCgroup(proc.Cgroup)
