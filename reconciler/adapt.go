@@ -17,7 +17,16 @@ func (g git) Fetch(ctx context.Context) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	return Snapshot{Commit: s.Commit, Time: s.Time, FS: s.FS()}, nil
+	return Commit(s), nil
+}
+
+// Commit is a snapshot of a repository as a Source hands it out.
+func Commit(s *gitsource.Snapshot) Snapshot {
+	author := s.Author.Name
+	if s.Author.Email != "" {
+		author += " <" + s.Author.Email + ">"
+	}
+	return Snapshot{Commit: s.Commit, Time: s.Time, FS: s.FS(), Author: author, Subject: s.Subject}
 }
 
 // Etcd makes a store a Store.

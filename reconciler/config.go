@@ -20,6 +20,9 @@ type Snapshot struct {
 	Commit string
 	Time   time.Time
 	FS     fs.FS
+	// Author and Subject are what the commit says of itself; nothing is verified (G-11).
+	Author  string
+	Subject string
 }
 
 // Source says what is declared. Git adapts a gitsource.Source. All methods are
@@ -117,6 +120,10 @@ type Config struct {
 	Link   Link
 	// Plan is planner.Plan by default.
 	Plan func(planner.Input) schema.Plan
+	// Opening gives what is written before the first pass of leading, judged by the
+	// state at that moment: the saved plan that is applied (G-7), an approval.
+	// An error of it ends Run with an *OpeningError. May be nil.
+	Opening func(*store.State) (schema.Decisions, error)
 	// Address is where machines find this controller.
 	Address string
 	// Coalesce is the shortest time from one pass's start to the next: the first

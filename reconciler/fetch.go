@@ -12,6 +12,7 @@ import (
 // found is the newest commit that was loaded.
 type found struct {
 	desired *schema.Desired // nil before the first
+	info    schema.CommitInfo
 	// rewritten says that the commit does not descend from head, the head at the time of asking.
 	rewritten bool
 	head      string
@@ -142,6 +143,7 @@ func (f *fetcher) advance(ctx context.Context, next *found, head string) error {
 		rewritten = !descends
 	}
 	next.desired, next.rewritten, next.head = desired, rewritten, head
+	next.info = schema.NewCommitInfo(snap.Commit, snap.Author, snap.Subject, snap.Time)
 	return nil
 }
 

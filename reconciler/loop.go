@@ -31,6 +31,7 @@ type leading struct {
 	healthy time.Time // since when writes work; zero while they fail
 	failing time.Time // since when they fail
 	retry   *backoff
+	log     audit
 	busy    int // passes in a row that decided something without a cause from outside
 }
 
@@ -172,6 +173,9 @@ func (l *leading) works(info *Pass) {
 func (l *leading) decide(ctx context.Context, info *Pass) (plan schema.Plan, next time.Duration, err error) {
 	l.absorb()
 	now := l.cfg.Now()
+	if err := l.answer(ctx, now); err != nil {
+		return plan, 0, err
+	}
 	due := l.judge(now)
 	in := l.input(now)
 	planning := l.cfg.Now()
@@ -181,12 +185,13 @@ func (l *leading) decide(ctx context.Context, info *Pass) (plan schema.Plan, nex
 	info.Decided = !plan.Decisions.Empty()
 	decisions := plan.Decisions
 	decisions.Events = append(slices.Clip(decisions.Events), events...)
+	l.audit(&decisions, plan, now)
 	state, err := l.decider.Commit(ctx, decisions)
 	if err != nil {
 		l.tracker.putBack(events)
 		return plan, 0, err
 	}
-	l.state = state
+	l.state, l.log.known = state, l.log.next
 	l.status.happened(decisions.Events)
 	l.cfg.Hooks.Committed(decisions)
 	if info.Assigned, err = l.decider.Assign(ctx, plan.Targets, plan.Blobs); err != nil {
@@ -252,12 +257,6 @@ func (l *leading) input(now time.Time) planner.Input {
 		in.Desired, in.Rewritten = desired, l.found.rewritten
 	}
 	return in
-}
-
-// pending reports whether a commit waits for an operator.
-func (l *leading) pending(commit string) bool {
-	head := l.state.Accepted.Head
-	return head != "" && commit != head && l.cluster().Sync == schema.SyncApprove && !l.isApproved(commit)
 }
 
 // observed is the newest report of each machine, with its state.

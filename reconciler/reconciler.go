@@ -19,8 +19,9 @@ type Reconciler struct {
 	wake   chan struct{}
 
 	mu       sync.Mutex
-	approved string
-	fetcher  *fetcher // nil while not leading
+	requests []request // of operators, not answered yet
+	fetcher  *fetcher  // nil while not leading
+	opened   bool      // Config.Opening is written; only Run's goroutine uses it
 }
 
 // New makes a controller that Run starts. Errors: something required is missing.
@@ -40,9 +41,12 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	retry := newBackoff(100*time.Millisecond, 5*time.Second)
 	for {
 		err := r.term(ctx)
+		var refused *OpeningError
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case errors.As(err, &refused):
+			return err
 		case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNewerFormat):
 			r.status.update(func(s *Status) { s.StoreError = err.Error() })
 			return err
@@ -126,21 +130,6 @@ func (r *Reconciler) Sync() {
 	r.poke()
 }
 
-// Approve lets a commit through when the cluster's sync mode is "approve".
-// It lasts until this controller ends or the commit is the head.
-func (r *Reconciler) Approve(commit string) {
-	r.mu.Lock()
-	r.approved = commit
-	r.mu.Unlock()
-	r.Sync()
-}
-
-func (r *Reconciler) isApproved(commit string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.approved == commit
-}
-
 // lead runs passes until the term or the context ends. Everything it starts has
 // ended when it returns.
 func (r *Reconciler) lead(ctx context.Context, leader Leader) error {
@@ -152,14 +141,18 @@ func (r *Reconciler) lead(ctx context.Context, leader Leader) error {
 	if err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
+	if state, err = r.open(ctx, leader, state); err != nil {
+		return err
+	}
 	l := newLeading(r, leader, state)
 	r.mu.Lock()
 	r.fetcher = l.fetcher
 	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
-		defer r.mu.Unlock()
 		r.fetcher = nil
+		r.mu.Unlock()
+		r.refuseRequests()
 	}()
 	r.serve(state)
 	parts.Go(func() { l.fetcher.run(ctx) })

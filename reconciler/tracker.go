@@ -115,7 +115,7 @@ func (t *tracker) copies(old, r *schema.MachineReport, now time.Time) {
 			message += ": " + why
 		}
 		delete(t.why, copyOn{r.Name, uid})
-		t.add(now, scopedKey(schema.KindDrive, c.Drive), "Removed", r.Name, message)
+		t.add(now, scopedKey(schema.KindDrive, c.Drive), eventCopyRemoved, r.Name, message)
 	}
 }
 

@@ -149,7 +149,7 @@ func (s CommitStatus) Merge(newer CommitStatus) CommitStatus {
 		return id{file: o.Pos.String()}
 	}
 	seen := map[id]bool{}
-	out := CommitStatus{Commit: newer.Commit, State: CommitOK, More: s.More}
+	out := CommitStatus{Commit: newer.Commit, State: CommitOK, More: max(s.More, newer.More)}
 	add := func(o CommitObject) {
 		if at := of(o); !seen[at] {
 			seen[at] = true

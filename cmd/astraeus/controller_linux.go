@@ -168,8 +168,8 @@ func listen(ctx context.Context, c *cli.Context, dir string, controller *control
 	return nil
 }
 
-// controller puts a controller together from a command line.
-func (e *environment) controller(c *cli.Context, dir, cluster string, source reconciler.Source, brake *control.Brake) (*control.Controller, error) {
+// controller puts a controller together from a command line. brake and opening may be nil.
+func (e *environment) controller(c *cli.Context, dir, cluster string, source reconciler.Source, brake *control.Brake, opening func(*store.State) (schema.Decisions, error)) (*control.Controller, error) {
 	log, err := e.logger(c)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (e *environment) controller(c *cli.Context, dir, cluster string, source rec
 	if err != nil {
 		return nil, err
 	}
-	o := control.Options{Source: source, Load: e.loader.files, Store: options, Address: advertised(c, socketPath(c, dir)), Log: log}
+	o := control.Options{Source: source, Load: e.loader.files, Store: options, Address: advertised(c, socketPath(c, dir)), Log: log, Opening: opening}
 	if brake != nil {
 		o.Plan = brake.Plan
 	}

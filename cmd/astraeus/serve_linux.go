@@ -52,7 +52,7 @@ func (e *environment) serve(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	controller, err := e.controller(c, dir, cluster, reconciler.Git(source), nil)
+	controller, err := e.controller(c, dir, cluster, reconciler.Git(source), nil, nil)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}

@@ -27,6 +27,8 @@ type Options struct {
 	// Plan is planner.Plan by default.
 	Plan func(planner.Input) schema.Plan
 	Log  *slog.Logger
+	// Opening of the reconciler; may be nil.
+	Opening func(*store.State) (schema.Decisions, error)
 	// Hooks of the reconciler.
 	Hooks reconciler.Hooks
 }
@@ -57,7 +59,7 @@ func Open(ctx context.Context, o Options) (*Controller, error) {
 	machines := link.New(link.Options{Log: o.Log})
 	r, err := reconciler.New(reconciler.Config{
 		Source: o.Source, Load: o.Load, Store: reconciler.Etcd(st), Link: machines, Plan: o.Plan, Address: o.Address,
-		Log: o.Log, Hooks: o.Hooks,
+		Log: o.Log, Hooks: o.Hooks, Opening: o.Opening,
 	})
 	if err != nil {
 		return nil, errors.Join(err, st.Close())

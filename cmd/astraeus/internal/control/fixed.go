@@ -15,7 +15,7 @@ type Fixed struct {
 
 // Fetch implements reconciler.Source.
 func (f Fixed) Fetch(context.Context) (reconciler.Snapshot, error) {
-	return reconciler.Snapshot{Commit: f.Snapshot.Commit, Time: f.Snapshot.Time, FS: f.Snapshot.FS()}, nil
+	return reconciler.Commit(f.Snapshot), nil
 }
 
 // Watch implements reconciler.Source: nothing new ever comes.
