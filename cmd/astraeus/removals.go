@@ -25,7 +25,7 @@ func removalNotes(plan schema.Plan, input planner.Input) (notes []schema.Diagnos
 		message := ""
 		switch spec := o.Object.Spec.(type) {
 		case *schema.VolumeSpec:
-			message = fmt.Sprintf("%s (id %s, host_path %s, host_data_deleted: false)", said[r.Key], o.Object.Metadata.ID, spec.HostPath)
+			message = said[r.Key] + " (host_data_deleted: false)" // id and host_path are said there
 		case *schema.DriveSpec:
 			if paths := ownPaths(spec); len(paths) > 0 {
 				message = fmt.Sprintf("drive %s is removed; the data under %s is not deleted", r.Key.Name, strings.Join(paths, ", "))
