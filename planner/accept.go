@@ -1,27 +1,32 @@
 package planner
 
 import (
-	"slices"
-
 	"astraeus.io/astraeus/schema"
 )
 
 // gate is what acceptance decides. A change is let through or held; a hold
 // leaves the accepted object in force, also for what depends on it (G-9).
 type gate struct {
-	want    map[schema.Key]*schema.Object // declared and expanded objects
-	kinds   map[schema.Kind][]*schema.Object
-	changed map[schema.Key]bool // let through in this pass; true: a new object, which needs a uid
-	order   []schema.Key        // of changed, sorted when they are sealed
-	held    map[schema.Key]*schema.Refusal
-	removed map[schema.Key]bool // taken out of force in this pass
-	names   *nameTable
-	forced  map[schema.Key]schema.Key // targets of deletions on purpose, by target
-	force   map[schema.Key]bool       // of those, the drives that go though they are used
-	spared  map[spareKey]int          // allowances of Deletion {allow}
-	volumes map[string][]schema.Key   // declared volumes by written id
-	leaving map[schema.Key]bool       // drives that are placed no longer
-	moved   map[schema.Key]schema.Key // volumes renamed with their id: new key by old one (V-2)
+	declared map[schema.Key]*schema.Object // by the commit: only read
+	expanded map[schema.Key]*schema.Object // stand before declared ones
+	kinds    map[schema.Kind][]*schema.Object
+	through  []passed // what was let through, sorted when it is sealed
+	held     map[schema.Key]*schema.Refusal
+	removed  map[schema.Key]bool // taken out of force in this pass
+	names    *nameTable
+	forced   map[schema.Key]schema.Key // targets of deletions on purpose, by target
+	force    map[schema.Key]bool       // of those, the drives that go though they are used
+	spared   map[spareKey]int          // allowances of Deletion {allow}
+	volumes  map[string][]schema.Key   // declared volumes by written id
+	leaving  map[schema.Key]bool       // drives that are placed no longer
+	moved    map[schema.Key]schema.Key // volumes renamed with their id: new key by old one (V-2)
+}
+
+// passed is an object that was let through; prev is nil for a new one.
+type passed struct {
+	key  schema.Key
+	next *schema.AcceptedObject
+	prev *schema.AcceptedObject
 }
 
 type spareKey struct {
@@ -30,7 +35,7 @@ type spareKey struct {
 }
 
 func newGate() *gate {
-	return &gate{want: map[schema.Key]*schema.Object{}, kinds: map[schema.Kind][]*schema.Object{}, changed: map[schema.Key]bool{}, held: map[schema.Key]*schema.Refusal{},
+	return &gate{expanded: map[schema.Key]*schema.Object{}, kinds: map[schema.Kind][]*schema.Object{}, held: map[schema.Key]*schema.Refusal{},
 		removed: map[schema.Key]bool{}, forced: map[schema.Key]schema.Key{},
 		spared: map[spareKey]int{}, volumes: map[string][]schema.Key{}, moved: map[schema.Key]schema.Key{},
 		leaving: map[schema.Key]bool{}, force: map[schema.Key]bool{}}
@@ -48,9 +53,7 @@ func (p *pass) accept() {
 		p.indexDrives()
 		return
 	}
-	for _, o := range p.in.Desired.Objects {
-		p.gate.add(o)
-	}
+	p.gate.declare(p.in.Desired.Objects)
 	p.considerKind(schema.KindCluster, schema.KindOrg)
 	p.cluster = nil
 	p.considerKind(schema.KindMachine)
@@ -80,17 +83,27 @@ func (p *pass) accept() {
 	p.noteMachines()
 }
 
-func (g *gate) add(o *schema.Object) {
-	g.want[o.Key] = o
-	g.kinds[o.Key.Kind] = append(g.kinds[o.Key.Kind], o)
+func (g *gate) declare(objects map[schema.Key]*schema.Object) {
+	g.declared = objects
+	g.through = make([]passed, 0, len(objects))
+	for key, o := range objects {
+		g.kinds[key.Kind] = append(g.kinds[key.Kind], o)
+	}
 }
 
-// considerKind judges every wanted object of the kinds.
+// want is the object that is declared or expanded under a key, nil for none.
+func (g *gate) want(key schema.Key) *schema.Object {
+	if o := g.expanded[key]; o != nil {
+		return o
+	}
+	return g.declared[key]
+}
+
+// considerKind judges every wanted object of the kinds, in no order: what is
+// decided of one does not depend on another of its kind.
 func (p *pass) considerKind(kinds ...schema.Kind) {
 	for _, kind := range kinds {
-		list := p.gate.kinds[kind]
-		slices.SortFunc(list, func(a, b *schema.Object) int { return schema.CompareKeys(a.Key, b.Key) })
-		for _, o := range list {
+		for _, o := range p.gate.kinds[kind] {
 			p.consider(o)
 		}
 	}
@@ -174,8 +187,8 @@ func (p *pass) let(o *schema.Object, prev *schema.AcceptedObject) {
 	if spec, ok := o.Spec.(*schema.DriveSpec); ok {
 		next.FillGeneration = fillGeneration(spec, next, prev)
 	}
-	p.put(o.Key, next)
-	p.gate.changed[o.Key] = p.gate.changed[o.Key] || prev == nil
+	p.put(o.Key, next, prev == nil)
+	p.gate.through = append(p.gate.through, passed{o.Key, next, prev})
 }
 
 // fillGeneration is the generation in which the fill last changed (D-42).

@@ -65,7 +65,7 @@ func (p *pass) goingFrame(a *schema.AcceptedObject) schema.Key {
 
 // goes reports whether an object in force is no longer declared.
 func (p *pass) goes(key schema.Key) bool {
-	return p.hadBefore(key) && p.gate.want[key] == nil && !p.declaredInvalid(key)
+	return p.hadBefore(key) && p.gate.want(key) == nil && !p.declaredInvalid(key)
 }
 
 func (p *pass) countBudget() *budget {

@@ -89,7 +89,7 @@ const rankLast = 100
 // its place in the table; 0 when it fails none.
 func (p *pass) whyDrive(u *use, m *machine, known bool) (schema.Reason, int) {
 	name := u.drive.key.Name
-	home := known && u.from.Node == m.name
+	home := known && u.home == m
 	if u.kind == useCopy {
 		if r, ok := whyNoPlace(u, m, known); !ok {
 			return r, 50
@@ -160,8 +160,8 @@ func whyNotShared(u *use, m *machine) (schema.Reason, bool) {
 // (D-56), whether it is there at all (D-90), and what both need (D-82).
 func (p *pass) whyNoMount(u *use, m *machine) (schema.Reason, int) {
 	args := schema.ReasonArgs{Drive: u.drive.key.Name, Source: u.source, Machine: u.from.Node}
-	home := p.machines[u.from.Node]
-	if home == nil || home.org != m.org {
+	home := u.home
+	if home == nil {
 		args.State = notDeclared
 		return schema.Reason{Code: schema.ReasonSourceAway, Args: args}, 57
 	}

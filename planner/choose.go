@@ -32,7 +32,7 @@ func (p *pass) choose(t *template, f *fleet, before string) *machine {
 	if w.classes == 0 {
 		return nil
 	}
-	if home := p.homeOf(t); home != nil {
+	if home := homeOf(t); home != nil {
 		if m := p.near(t, f, home, w, accept); m != nil {
 			return m
 		}
@@ -73,12 +73,10 @@ func (p *pass) near(t *template, f *fleet, home *machine, w want, accept func(*m
 }
 
 // homeOf is the machine of the template's first one-machine drive.
-func (p *pass) homeOf(t *template) *machine {
+func homeOf(t *template) *machine {
 	for i := range t.uses {
-		if t.uses[i].kind == useHome {
-			if m := p.machines[t.uses[i].from.Node]; m != nil && m.org == t.org {
-				return m
-			}
+		if t.uses[i].home != nil {
+			return t.uses[i].home
 		}
 	}
 	return nil
@@ -100,7 +98,9 @@ func (p *pass) byteHolders(t *template) []*machine {
 	for i := range t.uses {
 		switch u := &t.uses[i]; u.kind {
 		case useHome:
-			list = append(list, p.machinesNamed([]string{u.from.Node}, t.org)...)
+			if u.home != nil {
+				list = append(list, u.home)
+			}
 		case useCopy:
 			for _, m := range p.holders[u.drive.uid] {
 				if m.org == t.org {
@@ -132,7 +132,7 @@ func (p *pass) prefer(t *template, a, b *machine) int {
 	if c := cmp.Compare(p.holds(t, b), p.holds(t, a)); c != 0 {
 		return c
 	}
-	if home := p.homeOf(t); home != nil {
+	if home := homeOf(t); home != nil {
 		if c := cmp.Compare(nearness(home, b), nearness(home, a)); c != 0 {
 			return c
 		}
@@ -144,7 +144,7 @@ func (p *pass) prefer(t *template, a, b *machine) int {
 func (p *pass) holds(t *template, m *machine) (n int) {
 	for i := range t.uses {
 		switch u := &t.uses[i]; {
-		case u.kind == useHome && u.from.Node == m.name, u.kind == useCopy && m.seen.hasCopy(u.drive.uid):
+		case u.kind == useHome && u.home == m, u.kind == useCopy && m.seen.hasCopy(u.drive.uid):
 			n++
 		}
 	}

@@ -31,7 +31,7 @@ func (p *pass) judgeDeletion(o *schema.Object, spec *schema.DeletionSpec, _ *sch
 	if a := p.objects[target]; a != nil && a.Object.ManagedBy != (schema.Key{}) && target.Kind == schema.KindDrive {
 		return holdOf(o, "spec.drive", schema.CodeDatavolumeManaged, driveManaged(target.Name, a.Object.ManagedBy))
 	}
-	if p.gate.want[target] != nil || p.declaredInvalid(target) {
+	if p.gate.want(target) != nil || p.declaredInvalid(target) {
 		return holdOf(o, "spec", schema.CodeDeletionConflict, deletionConflict(target))
 	}
 	return nil
@@ -53,11 +53,11 @@ func (p *pass) readDeletions() {
 		}
 		target := targetOf(key.Namespace, spec)
 		named := p.objects[target]
-		if p.gate.changed[key] && named != nil {
+		if !p.hadBefore(key) && named != nil {
 			a.Target = named.UID // new in this pass: its copy is the pass's own
 		}
 		switch {
-		case named != nil && a.Target == named.UID && p.gate.want[target] == nil:
+		case named != nil && a.Target == named.UID && p.gate.want(target) == nil:
 			p.gate.forced[target] = key
 			p.gate.force[target] = spec.Force && target.Kind == schema.KindDrive
 		case a.Target == "":

@@ -52,7 +52,7 @@ func memberSpec(spec *schema.ReplicaGroupSpec) *schema.RunSpec {
 // addExpanded adds the object that an owner in force stands for. A declared one
 // with its key is held: the name is the owner's.
 func (p *pass) addExpanded(owner *schema.Object, key schema.Key, spec schema.Spec) {
-	if declared := p.gate.want[key]; declared != nil {
+	if declared := p.gate.want(key); declared != nil {
 		hold := holdOf(declared, "metadata.name", schema.CodeNameTaken, nameTaken(key.Name, owner.Key))
 		if key.Kind == schema.KindDrive { // D-43
 			hold = holdOf(declared, "metadata.name", schema.CodeDatavolumeManaged, driveManaged(key.Name, owner.Key))
@@ -64,5 +64,6 @@ func (p *pass) addExpanded(owner *schema.Object, key schema.Key, spec schema.Spe
 		ManagedBy: owner.Key, Spec: spec,
 		Metadata: schema.Metadata{Name: key.Name, Labels: owner.Metadata.Labels, Owner: owner.Metadata.Owner}}
 	o.Rehash()
-	p.gate.add(o)
+	p.gate.expanded[key] = o
+	p.gate.kinds[key.Kind] = append(p.gate.kinds[key.Kind], o)
 }

@@ -49,7 +49,7 @@ func (p *pass) judgeWorkspace(o *schema.Object, _ *schema.WorkspaceSpec) *schema
 	ns := p.namespaceOf(o)
 	p.holdersNS = nil
 	for _, key := range p.keysOf(schema.KindWorkspace) {
-		if other := p.objects[key]; key != o.Key && !p.gate.changed[key] && p.namespaceOf(other.Object) == ns {
+		if other := p.objects[key]; key != o.Key && p.hadBefore(key) && p.namespaceOf(other.Object) == ns {
 			return holdOf(o, "spec.namespace", schema.CodeNamespaceTaken, namespaceTaken(ns, key))
 		}
 	}

@@ -16,7 +16,7 @@ func (p *pass) indexVolumeIDs() {
 	}
 	for _, key := range p.keysIn(schema.KindVolume) {
 		declared := p.gate.volumes[volumeID(p.objects[key])]
-		if p.gate.want[key] == nil && !p.declaredInvalid(key) && len(declared) == 1 &&
+		if p.gate.want(key) == nil && !p.declaredInvalid(key) && len(declared) == 1 &&
 			declared[0].Namespace == key.Namespace && p.objects[declared[0]] == nil {
 			p.gate.moved[key] = declared[0]
 		}
@@ -109,7 +109,7 @@ func (p *pass) volumeUsers(a *schema.AcceptedObject) []string {
 
 // wants reports whether an object is still declared, expanded, or kept.
 func (g *gate) wants(key schema.Key, p *pass) bool {
-	return g.want[key] != nil || p.declaredInvalid(key) || g.held[key] != nil || p.in.Desired == nil
+	return g.want(key) != nil || p.declaredInvalid(key) || g.held[key] != nil || p.in.Desired == nil
 }
 
 // placedGone reports whether none of the placed workers can run any more.

@@ -57,7 +57,7 @@ func (p *pass) settleRuns() {
 		r.placed = &copied
 	}
 	p.queue = make([]*run, 0, len(p.runs))
-	p.out.Decisions.Events = slices.Grow(p.out.Decisions.Events, len(p.gate.changed)+len(p.runs))
+	p.out.Decisions.Events = slices.Grow(p.out.Decisions.Events, len(p.gate.through)+len(p.runs))
 	for _, r := range p.runs {
 		p.queue = append(p.queue, r)
 	}

@@ -198,11 +198,19 @@ func newPlace(spec *schema.DataLocationSpec, s *sighting) *place {
 func filesystemOf(list []schema.Filesystem, path string) *schema.Filesystem {
 	var best *schema.Filesystem
 	for i := range list {
-		if schema.Covers(list[i].MountPoint, path) && (best == nil || len(list[i].MountPoint) > len(best.MountPoint)) {
+		if under(list[i].MountPoint, path) && (best == nil || len(list[i].MountPoint) > len(best.MountPoint)) {
 			best = &list[i]
 		}
 	}
 	return best
+}
+
+// under is schema.Covers for two clean paths.
+func under(parent, path string) bool {
+	if len(parent) >= len(path) {
+		return parent == path
+	}
+	return path[:len(parent)] == parent && (path[len(parent)] == '/' || parent == "/")
 }
 
 // formerLocations are the folders that still hold copies though new ones go

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"strconv"
 	"strings"
 
 	"astraeus.io/astraeus/schema"
@@ -13,48 +14,105 @@ type nameTable struct {
 	taken  map[uint64]*schema.Object   // by what is in force
 	wanted map[uint64]*schema.Object   // by what is new
 	more   map[uint64][]*schema.Object // further newcomers of one name
+	clash  map[*schema.Object]bool     // newcomers with a name that is another's too
 }
 
 // nameTable reads the names in force and those that new or changed objects ask for.
 func (p *pass) nameTable() *nameTable {
-	t := &nameTable{taken: map[uint64]*schema.Object{}, wanted: map[uint64]*schema.Object{}, more: map[uint64][]*schema.Object{}}
-	for _, kind := range []schema.Kind{schema.KindRun, schema.KindReplicaGroup, schema.KindEndpoint} {
+	t := &nameTable{taken: map[uint64]*schema.Object{}, wanted: map[uint64]*schema.Object{}, more: map[uint64][]*schema.Object{},
+		clash: map[*schema.Object]bool{}}
+	kinds := []schema.Kind{schema.KindRun, schema.KindReplicaGroup, schema.KindEndpoint}
+	for _, kind := range kinds {
 		for _, key := range p.keysIn(kind) {
 			o := p.objects[key].Object
-			eachName(o, func(name string) { t.taken[nameHash(key.Namespace, name)] = o })
+			eachHash(o, func(h uint64) { t.taken[h] = o })
 		}
+	}
+	for _, kind := range kinds {
 		for _, o := range p.gate.kinds[kind] {
 			if prev := p.objects[o.Key]; prev == nil || !sameObject(prev.Object, o) {
-				eachName(o, func(name string) { t.want(nameHash(o.Key.Namespace, name), o) })
+				eachHash(o, func(h uint64) { t.want(h, o) })
 			}
 		}
 	}
 	return t
 }
 
+// want notes that a newcomer asks for a name, and who else has it or asks for it.
 func (t *nameTable) want(h uint64, o *schema.Object) {
-	if t.wanted[h] == nil {
+	if has := t.taken[h]; has != nil && ownerOf(has) != ownerOf(o) {
+		t.clash[o] = true
+	}
+	first := t.wanted[h]
+	if first == nil {
 		t.wanted[h] = o
 		return
 	}
+	t.clash[first], t.clash[o] = true, true
 	t.more[h] = append(t.more[h], o)
 }
 
 // nameHash is FNV-1a over namespace and name, letters in lower case.
 func nameHash(namespace, name string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(namespace) {
-		h = (h ^ uint64(namespace[i])) * 1099511628211
-	}
-	h *= 1099511628211
-	for i := range len(name) {
-		c := name[i]
+	return hashMore(hashMore(hashStart, namespace)*hashPrime, name)
+}
+
+const (
+	hashStart = uint64(14695981039346656037)
+	hashPrime = uint64(1099511628211)
+)
+
+func hashMore(h uint64, s string) uint64 {
+	for i := range len(s) {
+		c := s[i]
 		if 'A' <= c && c <= 'Z' {
 			c += 'a' - 'A'
 		}
-		h = (h ^ uint64(c)) * 1099511628211
+		h = (h ^ uint64(c)) * hashPrime
 	}
 	return h
+}
+
+// hashNumber goes on with "-<n>".
+func hashNumber(h uint64, n int) uint64 {
+	var buf [24]byte
+	for _, c := range strconv.AppendInt(append(buf[:0], '-'), int64(n), 10) {
+		h = (h ^ uint64(c)) * hashPrime
+	}
+	return h
+}
+
+// eachHash calls f with the hash of every DNS name of an object: those of
+// eachName, without making them.
+func eachHash(o *schema.Object, f func(uint64)) {
+	h := nameHash(o.Key.Namespace, o.Key.Name)
+	f(h)
+	switch spec := o.Spec.(type) {
+	case *schema.RunSpec:
+		eachWorkerHash(h, spec, f)
+	case *schema.ReplicaGroupSpec:
+		member := memberSpec(spec)
+		for i := range spec.Replicas {
+			run := hashNumber(h, i)
+			f(run)
+			eachWorkerHash(run, member, f)
+		}
+	}
+}
+
+func eachWorkerHash(run uint64, spec *schema.RunSpec, f func(uint64)) {
+	if len(spec.WorkerGroups) == 0 && spec.TaskTemplate != nil {
+		for i := range max(1, spec.TaskTemplate.RequestedResources.Machines) {
+			f(hashNumber(run, i))
+		}
+	}
+	for i := range spec.WorkerGroups {
+		g := &spec.WorkerGroups[i]
+		group := hashMore(hashMore(run, "-"), g.Name)
+		for j := range max(1, g.TaskTemplate.RequestedResources.Machines) {
+			f(hashNumber(group, j))
+		}
+	}
 }
 
 // hasName reports whether an object has a name indeed.
@@ -107,20 +165,51 @@ func (p *pass) judgeNames(o *schema.Object) *schema.Hold {
 	if o.ManagedBy != (schema.Key{}) {
 		return nil // judged with its owner
 	}
+	if name, problem := dnsProblem(o); problem != "" {
+		return holdOf(o, "metadata.name", schema.CodeNameNotDNSSafe, nameNotDNSSafe(name, problem))
+	}
+	if !p.gate.names.clash[o] {
+		return nil
+	}
 	var hold *schema.Hold
 	eachName(o, func(name string) {
-		if hold != nil {
-			return
-		}
-		if problem := schema.DNSNameProblem(name); problem != "" {
-			hold = holdOf(o, "metadata.name", schema.CodeNameNotDNSSafe, nameNotDNSSafe(name, problem))
-			return
-		}
-		if by, taken := p.gate.names.other(o, name); taken {
+		if by, taken := p.gate.names.other(o, name); taken && hold == nil {
 			hold = holdOf(o, "metadata.name", schema.CodeNameTaken, nameTaken(name, by))
 		}
 	})
 	return hold
+}
+
+// dnsProblem is a name of the object that cannot be a DNS label: its own, or the
+// longest of each kind of derived one.
+func dnsProblem(o *schema.Object) (name, problem string) {
+	longest := []string{o.Key.Name}
+	switch spec := o.Spec.(type) {
+	case *schema.RunSpec:
+		longest = append(longest, longestWorkers(o.Key.Name, spec)...)
+	case *schema.ReplicaGroupSpec:
+		if spec.Replicas > 0 {
+			longest = append(longest, longestWorkers(memberKey(o.Key, spec.Replicas-1).Name, memberSpec(spec))...)
+		}
+	}
+	for _, name := range longest {
+		if problem := schema.DNSNameProblem(name); problem != "" {
+			return name, problem
+		}
+	}
+	return "", ""
+}
+
+func longestWorkers(run string, spec *schema.RunSpec) []string {
+	if len(spec.WorkerGroups) == 0 && spec.TaskTemplate != nil {
+		return []string{schema.WorkerName(run, "", max(1, spec.TaskTemplate.RequestedResources.Machines)-1)}
+	}
+	var list []string
+	for i := range spec.WorkerGroups {
+		g := &spec.WorkerGroups[i]
+		list = append(list, schema.WorkerName(run, g.Name, max(1, g.TaskTemplate.RequestedResources.Machines)-1))
+	}
+	return list
 }
 
 // other is the owner of the object that has the name instead: one in force, or

@@ -68,7 +68,7 @@ func newPass(in Input) *pass {
 	}
 	for key, a := range in.Accepted.Objects {
 		if inForce(a) {
-			p.put(key, a)
+			p.put(key, a, true)
 		}
 	}
 	if p.in.Placed == nil {
@@ -91,8 +91,8 @@ func newObjects(d *schema.Desired) int {
 	return len(d.Objects)
 }
 
-func (p *pass) put(key schema.Key, a *schema.AcceptedObject) {
-	if _, there := p.objects[key]; !there {
+func (p *pass) put(key schema.Key, a *schema.AcceptedObject, isNew bool) {
+	if isNew {
 		p.kinds[key.Kind] = append(p.kinds[key.Kind], key)
 	}
 	p.objects[key] = a

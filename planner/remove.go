@@ -22,7 +22,7 @@ func (p *pass) removeKinds(kinds ...schema.Kind) {
 func (p *pass) leavingOf(kind schema.Kind) []schema.Key {
 	var list []schema.Key
 	for _, key := range p.keysIn(kind) {
-		if p.gate.want[key] == nil && !p.declaredInvalid(key) {
+		if p.gate.want(key) == nil && !p.declaredInvalid(key) {
 			list = append(list, key)
 		}
 	}

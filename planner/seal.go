@@ -21,10 +21,10 @@ func (p *pass) seal() {
 	for uid := range p.tombs {
 		used[uid] = true
 	}
-	p.gate.order = sortedKeys(p.gate.changed)
-	for _, key := range p.gate.order {
-		a := p.objects[key]
-		if a == nil || !p.gate.changed[key] {
+	slices.SortFunc(p.gate.through, func(a, b passed) int { return schema.CompareKeys(a.key, b.key) })
+	for i := range p.gate.through {
+		key, a := p.gate.through[i].key, p.gate.through[i].next
+		if p.gate.through[i].prev != nil {
 			continue
 		}
 		last++
@@ -64,11 +64,9 @@ func (p *pass) decide() {
 		return
 	}
 	d := &p.out.Decisions
-	d.Accept = make([]schema.Acceptance, 0, len(p.gate.order))
-	for _, key := range p.gate.order {
-		if a := p.objects[key]; a != nil {
-			p.decideAcceptance(key, a)
-		}
+	d.Accept = make([]schema.Acceptance, 0, len(p.gate.through))
+	for i := range p.gate.through {
+		p.decideAcceptance(&p.gate.through[i])
 	}
 	for _, key := range slices.Backward(sortedKeys(p.gate.removed)) { // inner kinds first
 		old := p.in.Accepted.Objects[key]
@@ -81,20 +79,28 @@ func (p *pass) decide() {
 	}
 }
 
-func (p *pass) decideAcceptance(key schema.Key, a *schema.AcceptedObject) {
-	old := p.in.Accepted.Objects[key]
-	next := *a
-	next.Refused = p.keptRefusal(key, old)
-	acceptance := schema.Acceptance{Object: next}
-	if inForce(old) {
-		acceptance.Previous = cloneAccepted(old)
+func (p *pass) decideAcceptance(t *passed) {
+	acceptance := schema.Acceptance{Object: *t.next}
+	acceptance.Object.Refused = nil
+	if p.gate.held[t.key] != nil {
+		acceptance.Object.Refused = p.keptRefusal(t.key, p.in.Accepted.Objects[t.key])
+	}
+	switch {
+	case t.prev == nil:
+		p.event(t.key, "Accepted", "created in generation 1")
+	case t.prev.Generation != t.next.Generation:
+		p.event(t.key, "Accepted", "changed to generation "+strconv.FormatInt(t.next.Generation, 10))
+	}
+	if t.prev != nil {
+		acceptance.Previous = cloneAccepted(t.prev)
 	}
 	p.out.Decisions.Accept = append(p.out.Decisions.Accept, acceptance)
-	if acceptance.Previous == nil {
-		p.event(key, "Accepted", "created in generation 1")
-	} else if next.Generation != old.Generation {
-		p.event(key, "Accepted", "changed to generation "+strconv.FormatInt(next.Generation, 10))
-	}
+}
+
+// isThrough reports whether something of the object was let through in this pass.
+func (p *pass) isThrough(key schema.Key) bool {
+	a := p.objects[key]
+	return a != nil && a != p.in.Accepted.Objects[key]
 }
 
 // keptRefusal is the refusal to store: the old one where nothing of it changed,
@@ -136,7 +142,7 @@ func (p *pass) decideRefusals() {
 		if next != nil {
 			p.out.Holds = append(p.out.Holds, next.Hold)
 		}
-		if hasKey(p.gate.changed, key) && p.objects[key] != nil || p.gate.removed[key] {
+		if p.isThrough(key) || p.gate.removed[key] {
 			continue // stored with the acceptance, or gone
 		}
 		if old != nil && sameRefusal(old.Refused, next) {

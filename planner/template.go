@@ -40,6 +40,7 @@ type use struct {
 	drive  *drive
 	source int
 	from   *schema.DriveSource
+	home   *machine          // the machine of a one-machine source, when it is one of the org's
 	bind   schema.BindTarget // complete but for From where it depends on the machine
 	mode   schema.Mode
 }
@@ -156,6 +157,9 @@ func (p *pass) useDrive(t *template, ref *schema.DatavolumeRef) {
 		u.kind, u.bind.From = useHere, schema.BindDir
 	default:
 		u.kind, u.bind.From = useHome, schema.BindDir
+		if m := p.machines[src.Node]; m != nil && m.org == t.org {
+			u.home = m
+		}
 	}
 	if u.kind != useCopy {
 		u.bind.Grant = d.grants[u.source].path
