@@ -3,6 +3,7 @@ package link
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -153,6 +154,25 @@ func TestContentIsSentOnce(t *testing.T) {
 	_, _ = a.assigned() // known from the one before
 	b := connect(t, r.conn, "m1").hello()
 	b.refused(codes.Internal, "is missing")
+}
+
+// A machine with very many workers or drives gets its assignment all the same.
+func TestLargeAssignment(t *testing.T) {
+	r := newRig(t, Options{})
+	r.Lead("uid")
+	a := connect(t, r.conn, "m1").hello()
+	r.connected("m1")
+	large := assignment("m1", 1)
+	for i := range 10_000 {
+		large.Copies = append(large.Copies, schema.CopyTarget{UID: fmt.Sprint(i), Location: strings.Repeat("x", 500)})
+	}
+	list := bytes.Repeat([]byte("x"), 5<<20)
+	hash := schema.HashBytes(list)
+	large.Drives = map[string]string{"ws-1": hash}
+	r.Publish(targets(large), map[string][]byte{hash: list})
+	got, content := a.assigned()
+	require.Len(t, got.Copies, 10_000)
+	require.Len(t, content[hash], 5<<20)
 }
 
 // Only a machine whose assignment changed hears of it; one that connects later gets the newest.

@@ -27,6 +27,10 @@ const ServiceName = "astraeus.link.v1.Link"
 // TLS the certificate names the machine and this header is ignored.
 const MachineHeader = "astraeus-machine"
 
+// MaxMessage bounds one message in bytes, either way: a machine with 10,000 copies
+// has 4 MB to report, and as much to be told.
+const MaxMessage = 16 << 20
+
 const codecName = "astraeus-json"
 
 type codec struct{}
@@ -83,7 +87,7 @@ var serviceDesc = grpc.ServiceDesc{
 
 // Connect opens the machine's stream. The context ends it.
 func Connect(ctx context.Context, conn grpc.ClientConnInterface, opts ...grpc.CallOption) (ClientStream, error) {
-	opts = append([]grpc.CallOption{grpc.CallContentSubtype(codecName)}, opts...)
+	opts = append([]grpc.CallOption{grpc.CallContentSubtype(codecName), grpc.MaxCallRecvMsgSize(MaxMessage)}, opts...)
 	stream, err := conn.NewStream(ctx, &connectDesc, "/"+ServiceName+"/Connect", opts...)
 	if err != nil {
 		return nil, fmt.Errorf("link: connect: %w", err)
