@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -15,9 +16,11 @@ const gateWait = 10 * time.Second
 // declared machines are up: a lab's machines come up together, and where runs are
 // placed should not depend on which agent was a few milliseconds ahead.
 //
-// It also hands out the first plan of each commit, for people to read.
+// It also tells the room what is in force, and hands out the first plan of each
+// commit, for people to read.
 type gate struct {
 	plan   func(planner.Input) schema.Plan
+	room   func(objects map[schema.Key]*schema.Object)
 	schema string // version of the schema, for the document
 
 	mu     sync.Mutex
@@ -27,14 +30,15 @@ type gate struct {
 	plans  chan planner.PlanDocument
 }
 
-func newGate(schemaVersion string) *gate {
-	return &gate{plan: planner.Plan, schema: schemaVersion, plans: make(chan planner.PlanDocument, 16)}
+func newGate(schemaVersion string, room func(map[schema.Key]*schema.Object)) *gate {
+	return &gate{plan: planner.Plan, room: room, schema: schemaVersion, plans: make(chan planner.PlanDocument, 16)}
 }
 
 // Plan is planner.Plan behind the gate.
 func (g *gate) Plan(in planner.Input) schema.Plan {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.room(inForce(in))
 	if g.since.IsZero() {
 		g.since = in.Now
 	}
@@ -50,6 +54,21 @@ func (g *gate) Plan(in planner.Input) schema.Plan {
 		}
 	}
 	return plan
+}
+
+// inForce are the declared objects, and those whose removal is not let through:
+// a machine stays up until its removal is accepted (G-9, X-28).
+func inForce(in planner.Input) map[schema.Key]*schema.Object {
+	objects := make(map[schema.Key]*schema.Object, len(in.Accepted.Objects))
+	for key, accepted := range in.Accepted.Objects {
+		if accepted.Object != nil && accepted.UID != "" {
+			objects[key] = accepted.Object
+		}
+	}
+	if in.Desired != nil {
+		maps.Copy(objects, in.Desired.Objects)
+	}
+	return objects
 }
 
 // introduction is all that machines are told before the gate opens: which cluster

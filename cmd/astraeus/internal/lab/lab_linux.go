@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -89,7 +90,7 @@ func Open(ctx context.Context, o Options) (l *Lab, err error) {
 	if err := l.openSource(ctx); err != nil {
 		return l, err
 	}
-	if l.room, err = startRoom(l.layout); err != nil {
+	if l.room, err = startRoom(l.layout, l.log); err != nil {
 		return l, err
 	}
 	return l, l.openController(ctx, o)
@@ -130,17 +131,10 @@ func (l *Lab) openController(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	l.Address = "http://" + l.status.Addr().String()
-	load := func(ctx context.Context, files fs.FS, commit string, at time.Time) (*schema.Desired, error) {
-		desired, err := o.Load(ctx, files, commit, at)
-		if err == nil {
-			l.room.want(desired)
-		}
-		return desired, err
-	}
-	gate := newGate(o.Schema)
+	gate := newGate(o.Schema, l.room.want)
 	l.Plans = gate.plans
 	l.Controller, err = control.Open(ctx, control.Options{
-		Source: reconciler.Git(l.source), Load: load, Plan: gate.Plan, Address: "unix:" + socketName, Log: o.Log,
+		Source: reconciler.Git(l.source), Load: o.Load, Plan: gate.Plan, Address: "unix:" + socketName, Log: o.Log,
 		// A lab's state may be lost with the computer that it stands for.
 		Store: store.Options{Cluster: "lab", Dir: l.store(), NoSync: true},
 	})
@@ -260,13 +254,22 @@ func (l *Lab) SaveObserved(ctx context.Context) (file string, err error) {
 
 // roomProcess is the child in which the machines are.
 type roomProcess struct {
+	at    layout
+	log   *slog.Logger
 	cmd   *exec.Cmd
 	pipe  *os.File
 	ended chan struct{}
-	last  []byte
+
+	conf  roomConf
+	last  []byte      // conf as it was told last, nil before
+	lines chan []byte // the newest that was not told yet
 }
 
-func startRoom(at layout) (*roomProcess, error) {
+func startRoom(at layout, log *slog.Logger) (*roomProcess, error) {
+	r := &roomProcess{at: at, log: log, ended: make(chan struct{}), lines: make(chan []byte, 1)}
+	if err := r.remember(); err != nil {
+		return nil, err
+	}
 	in, out, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -277,36 +280,65 @@ func startRoom(at layout) (*roomProcess, error) {
 		return nil, errors.Join(err, out.Close())
 	}
 	defer func() { _ = logFile.Close() }()
-	cmd := exec.Command("/proc/self/exe", stageInit, at.dir)
-	cmd.SysProcAttr = namespaceAttr()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, logFile, logFile
-	if err := cmd.Start(); err != nil {
+	r.pipe, r.cmd = out, exec.Command("/proc/self/exe", stageInit, at.dir)
+	r.cmd.SysProcAttr = namespaceAttr()
+	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = in, logFile, logFile
+	if err := r.cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the machines' room: %w", err), out.Close())
 	}
-	r := &roomProcess{cmd: cmd, pipe: out, ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
-		_ = cmd.Wait() // what it had to say is in its log
+		_ = r.cmd.Wait() // what it had to say is in its log
 	}()
+	go r.tell()
 	return r, nil
 }
 
-// want tells the room which machines there are. A machine whose file cannot be
-// used just now stays.
-func (r *roomProcess) want(desired *schema.Desired) {
-	conf := planRoom(desired.Objects)
-	if len(desired.NotWhole) > 0 {
-		var before roomConf
-		if json.Unmarshal(r.last, &before) == nil {
-			conf = conf.keeping(before)
-		}
+// remember reads how the room was furnished in an earlier life of the lab.
+func (r *roomProcess) remember() error {
+	data, err := os.ReadFile(r.at.room())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
+	if err == nil {
+		err = json.Unmarshal(data, &r.conf)
+	}
+	if err != nil {
+		return fmt.Errorf("%s says which disks the machines have: %w", r.at.room(), err)
+	}
+	return nil
+}
+
+// want makes the room one for these objects. It does not wait: the room may be
+// busy with taking a machine down.
+func (r *roomProcess) want(objects map[schema.Key]*schema.Object) {
+	conf := planRoom(objects, r.conf)
 	line, err := json.Marshal(conf)
-	if err != nil || string(line) == string(r.last) {
+	if err != nil || bytes.Equal(line, r.last) {
 		return
 	}
-	if _, err := r.pipe.Write(append(line, '\n')); err == nil {
-		r.last = line
+	r.conf, r.last = conf, line
+	if err := writeAtomically(r.at.room(), line); err != nil {
+		r.log.Warn("the machines' disks will not be known after a restart", "error", err)
+	}
+	select {
+	case <-r.lines: // superseded before it was told
+	default:
+	}
+	r.lines <- line
+}
+
+// tell hands what is wanted to the room, a line each.
+func (r *roomProcess) tell() {
+	for {
+		select {
+		case line := <-r.lines:
+			if _, err := r.pipe.Write(append(line, '\n')); err != nil {
+				return // the room is gone, which Run says
+			}
+		case <-r.ended:
+			return
+		}
 	}
 }
 

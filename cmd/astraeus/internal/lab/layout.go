@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"iter"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,6 +25,7 @@ func (l layout) lock() string                { return filepath.Join(l.dir, "lock
 func (l layout) address() string             { return filepath.Join(l.dir, "address") }
 func (l layout) observed() string            { return filepath.Join(l.dir, "observed.json") }
 func (l layout) peers() string               { return filepath.Join(l.dir, "machines.json") }
+func (l layout) room() string                { return filepath.Join(l.dir, "room.json") }
 func (l layout) machine(name string) string  { return filepath.Join(l.dir, "machines", name) }
 func (l layout) root(name string) string     { return filepath.Join(l.machine(name), "root") }
 func (l layout) disk(name, at string) string { return filepath.Join(l.machine(name), "disks", at) }
@@ -47,10 +50,12 @@ type roomConf struct {
 	Machines []machineConf `json:"machines"`
 }
 
-// plan of the room: what machines, disks and shared filesystems the declared
-// objects suppose. A lab stands in for the operator who would have mounted them.
-func planRoom(objects map[schema.Key]*schema.Object) roomConf {
-	shared := sharedMounts(objects)
+// planRoom says what machines, disks and shared filesystems the objects suppose.
+// A lab stands in for the operator who would have mounted them, and who takes no
+// disk away that holds copies: before is what there was (D-32).
+func planRoom(objects map[schema.Key]*schema.Object, before roomConf) roomConf {
+	shared, dirs := sharedMounts(objects), grantDirs(objects)
+	paths := slices.Concat(shared, hostPaths(objects))
 	var conf roomConf
 	for key, object := range objects {
 		spec, ok := object.Spec.(*schema.MachineSpec)
@@ -58,11 +63,9 @@ func planRoom(objects map[schema.Key]*schema.Object) roomConf {
 			continue
 		}
 		m := machineConf{Name: key.Name, Address: spec.Address, NodeNetwork: spec.NodeNetwork, Shared: shared,
-			Dirs: grantDirs(objects, object.Org)}
+			Dirs: dirs[object.Org], Disks: before.disks(key.Name)}
 		if spec.DataLocation != nil {
-			if at := diskOf(spec.DataLocation.Path); at != "" && !slices.Contains(shared, at) {
-				m.Disks = []string{at}
-			}
+			m.addDisk(schema.CleanPath(spec.DataLocation.Path), slices.Concat(paths, dirs[object.Org]))
 		}
 		conf.Machines = append(conf.Machines, m)
 	}
@@ -70,10 +73,33 @@ func planRoom(objects map[schema.Key]*schema.Object) roomConf {
 	return conf
 }
 
+func (c roomConf) disks(machine string) []string {
+	for _, m := range c.Machines {
+		if m.Name == machine {
+			return slices.Clone(m.Disks)
+		}
+	}
+	return nil
+}
+
+// addDisk gives the machine the disk that a data location supposes, unless it
+// has it. A disk never hides others, which are host paths in use.
+func (m *machineConf) addDisk(location string, others []string) {
+	covered := func(at string) bool { return schema.Covers(at, location) }
+	at := diskOf(location)
+	if at == "" || slices.ContainsFunc(m.Disks, covered) || slices.ContainsFunc(m.Shared, covered) {
+		return
+	}
+	if slices.ContainsFunc(slices.Concat(others, m.Disks), func(other string) bool { return schema.Covers(at, other) }) {
+		at = location
+	}
+	m.Disks = append(m.Disks, at)
+}
+
 // diskOf is the mount point that a data location supposes: its parent, unless
 // that is the root or a system directory.
 func diskOf(location string) string {
-	parent := filepath.Dir(schema.CleanPath(location))
+	parent := filepath.Dir(location)
 	if parent == "/" || parent == "." || schema.Covers("/var", parent) {
 		return ""
 	}
@@ -84,60 +110,69 @@ func diskOf(location string) string {
 // path's first segment, or the path itself where that segment also holds
 // something that is not shared.
 func sharedMounts(objects map[schema.Key]*schema.Object) []string {
-	var shared, others []string
+	taken := map[string]bool{}
+	for _, other := range hostPaths(objects) {
+		taken[firstSegment(other)] = true
+	}
 	for _, object := range objects {
-		switch spec := object.Spec.(type) {
-		case *schema.DriveSpec:
-			for _, source := range spec.Sources {
-				switch source.NodeScope {
-				case schema.ScopeShared:
-					shared = append(shared, schema.CleanPath(source.Path))
-				case schema.ScopeOneMachine, schema.ScopeLocalAny:
-					others = append(others, schema.CleanPath(source.Path))
-				}
-			}
-		case *schema.MachineSpec:
-			if spec.DataLocation != nil {
-				others = append(others, schema.CleanPath(spec.DataLocation.Path))
-			}
+		if spec, ok := object.Spec.(*schema.MachineSpec); ok && spec.DataLocation != nil {
+			taken[firstSegment(spec.DataLocation.Path)] = true
 		}
 	}
-	var mounts []string
-	for _, path := range shared {
-		first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-		at := "/" + first
-		if slices.ContainsFunc(others, func(other string) bool { return schema.Covers(at, other) }) {
+	found := map[string]bool{}
+	for path := range sources(objects, schema.ScopeShared) {
+		at := firstSegment(path)
+		if taken[at] {
 			at = path
 		}
-		if at != "/" && !slices.Contains(mounts, at) {
-			mounts = append(mounts, at)
-		}
+		found[at] = true
 	}
-	slices.Sort(mounts)
+	mounts := slices.DeleteFunc(slices.Sorted(maps.Keys(found)), func(at string) bool { return at == "/" })
 	return slices.DeleteFunc(mounts, func(at string) bool {
 		return slices.ContainsFunc(mounts, func(other string) bool { return other != at && schema.Covers(other, at) })
 	})
 }
 
-func grantDirs(objects map[schema.Key]*schema.Object, org string) []string {
-	var dirs []string
-	for _, object := range objects {
-		if spec, ok := object.Spec.(*schema.HostPathGrantSpec); ok && object.Org == org {
-			for _, path := range spec.Paths {
-				dirs = append(dirs, schema.CleanPath(path))
+func firstSegment(path string) string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(schema.CleanPath(path), "/"), "/")
+	return "/" + first
+}
+
+// hostPaths are the directories that drives have on the machines' own filesystems.
+func hostPaths(objects map[schema.Key]*schema.Object) []string {
+	return slices.Collect(sources(objects, schema.ScopeOneMachine, schema.ScopeLocalAny))
+}
+
+// sources are the paths of the drives' sources of some scopes.
+func sources(objects map[schema.Key]*schema.Object, scopes ...schema.NodeScope) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, object := range objects {
+			spec, ok := object.Spec.(*schema.DriveSpec)
+			if !ok {
+				continue
+			}
+			for _, source := range spec.Sources {
+				if slices.Contains(scopes, source.NodeScope) && !yield(schema.CleanPath(source.Path)) {
+					return
+				}
 			}
 		}
 	}
-	slices.Sort(dirs)
-	return slices.Compact(dirs)
 }
 
-// keeping adds the machines of before that are not there any more.
-func (c roomConf) keeping(before roomConf) roomConf {
-	for _, m := range before.Machines {
-		if !slices.ContainsFunc(c.Machines, func(now machineConf) bool { return now.Name == m.Name }) {
-			c.Machines = append(c.Machines, m)
+// grantDirs are the directories that an organisation's grants name.
+func grantDirs(objects map[schema.Key]*schema.Object) map[string][]string {
+	dirs := map[string][]string{}
+	for _, object := range objects {
+		if spec, ok := object.Spec.(*schema.HostPathGrantSpec); ok {
+			for _, path := range spec.Paths {
+				dirs[object.Org] = append(dirs[object.Org], schema.CleanPath(path))
+			}
 		}
 	}
-	return c
+	for org, list := range dirs {
+		slices.Sort(list)
+		dirs[org] = slices.Compact(list)
+	}
+	return dirs
 }

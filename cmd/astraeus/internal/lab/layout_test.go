@@ -36,7 +36,7 @@ func TestRoomIsFurnishedForWhatIsDeclared(t *testing.T) {
 	conf := planRoom(objects(machineAt("gpu-02", "/mnt/nvme0/astraeus"), machineAt("gpu-01", "/var/lib/astraeus"),
 		driveAt("ckpt", schema.ScopeShared, "/lustre/checkpoints"), driveAt("own", schema.ScopeOneMachine, "/mnt/datasets/x"),
 		&schema.Object{Key: schema.Key{Kind: schema.KindHostPathGrant, Namespace: "acme", Name: "g"},
-			Spec: &schema.HostPathGrantSpec{Paths: []string{"/mnt/datasets", "/lustre"}}}))
+			Spec: &schema.HostPathGrantSpec{Paths: []string{"/mnt/datasets", "/lustre"}}}), roomConf{})
 	require.Equal(t, []machineConf{
 		{Name: "gpu-01", Address: "192.0.2.1", Shared: []string{"/lustre"}, Dirs: []string{"/lustre", "/mnt/datasets"}},
 		{Name: "gpu-02", Address: "192.0.2.1", Shared: []string{"/lustre"}, Dirs: []string{"/lustre", "/mnt/datasets"}, Disks: []string{"/mnt/nvme0"}},
@@ -49,4 +49,24 @@ func TestASharedMountCoversNothingElse(t *testing.T) {
 		driveAt("a", schema.ScopeShared, "/mnt/lustre"), driveAt("b", schema.ScopeShared, "/mnt/lustre/inner"))))
 	require.Empty(t, diskOf("/astraeus"))
 	require.Empty(t, diskOf("/var/lib/astraeus"))
+}
+
+// A disk stays when the data location moves, and hides nothing that is in use. D-32
+func TestDisksStayAndHideNothing(t *testing.T) {
+	disks := func(before roomConf, list ...*schema.Object) (roomConf, []string) {
+		conf := planRoom(objects(list...), before)
+		return conf, conf.disks("gpu-01")
+	}
+	first, at := disks(roomConf{}, machineAt("gpu-01", "/mnt/nvme0/astraeus"))
+	require.Equal(t, []string{"/mnt/nvme0"}, at)
+	second, at := disks(first, machineAt("gpu-01", "/mnt/nvme1/astraeus"))
+	require.Equal(t, []string{"/mnt/nvme0", "/mnt/nvme1"}, at)
+	_, at = disks(second, machineAt("gpu-01", "/mnt/nvme1/other"))
+	require.Equal(t, []string{"/mnt/nvme0", "/mnt/nvme1"}, at)
+	_, at = disks(second, machineAt("gpu-01", "/mnt/astraeus"))
+	require.Equal(t, []string{"/mnt/nvme0", "/mnt/nvme1", "/mnt/astraeus"}, at)
+	_, at = disks(roomConf{}, machineAt("gpu-01", "/mnt/astraeus"), driveAt("own", schema.ScopeOneMachine, "/mnt/datasets/x"))
+	require.Equal(t, []string{"/mnt/astraeus"}, at)
+	_, at = disks(roomConf{}, machineAt("gpu-01", "/lustre/ckpt/x"), driveAt("ckpt", schema.ScopeShared, "/lustre/ckpt"))
+	require.Empty(t, at, "no disk inside a shared filesystem")
 }
