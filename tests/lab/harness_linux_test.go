@@ -263,12 +263,13 @@ func (r *running) noLeftovers() {
 	require.NoFileExists(r.t, filepath.Join(r.dir, "link.sock"))
 }
 
-// processes are those whose command line or working directory speaks of dir, by pid.
+// processes are those whose command line or working directory speaks of dir, and
+// their descendants, by pid: a worker's says nothing of where it came from.
 func processes(t testing.TB, dir string) map[int]string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
 	require.NoError(t, err)
-	out := map[int]string{}
+	out, others, parent := map[int]string{}, map[int]string{}, map[int]int{}
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil || pid == os.Getpid() {
@@ -278,10 +279,25 @@ func processes(t testing.TB, dir string) map[int]string {
 		if err != nil {
 			continue // it ended meanwhile
 		}
+		stat, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "stat"))
+		if fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); len(fields) > 1 {
+			parent[pid], _ = strconv.Atoi(fields[1])
+		}
 		cwd, _ := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd")) // empty for one that ended
 		args := strings.ReplaceAll(string(line), "\x00", " ")
 		if strings.Contains(args, dir) || strings.HasPrefix(cwd, dir) {
 			out[pid] = args
+		} else {
+			others[pid] = args
+		}
+	}
+	for grown := true; grown; {
+		grown = false
+		for pid, args := range others {
+			if _, ours := out[parent[pid]]; ours {
+				out[pid], grown = args, true
+				delete(others, pid)
+			}
 		}
 	}
 	return out

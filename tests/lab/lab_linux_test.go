@@ -177,6 +177,7 @@ func TestKilledAgentAdoptsItsWorkers(t *testing.T) {
 	}
 	before := r.runs()["browse"].Status.Attempt
 	shims := workers()
+	require.NotEmpty(t, shims)
 	agent := r.agent("gpu-02")
 	require.NotZero(t, agent)
 	require.NoError(t, syscall.Kill(agent, syscall.SIGKILL))

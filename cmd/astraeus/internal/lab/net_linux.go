@@ -11,7 +11,12 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-const bridgeName = "lab0"
+// Names of links: in the room, and in each machine.
+const (
+	bridgeName  = "lab0"
+	machineLink = "eth0"
+	gatewayLink = "node0"
+)
 
 // network is the bridge that joins the machines of a lab, inside the room's
 // network namespace, and the namespaces hanging on it.
@@ -79,11 +84,25 @@ func (n *network) connect(p *port, peer string, ip netip.Addr, nodeNetwork strin
 	if err := netlink.LinkSetNsFd(link, int(p.ns)); err != nil {
 		return fmt.Errorf("link %s into its namespace: %w", peer, err)
 	}
-	return p.do(func() error { return configure(peer, ip, nodeNetwork) })
+	return p.do(func() error {
+		if err := plug(peer); err != nil {
+			return err
+		}
+		return configure(ip, nodeNetwork)
+	})
 }
 
-// configure runs inside the machine's namespace.
-func configure(peer string, ip netip.Addr, nodeNetwork string) error {
+// readdress gives the machine other addresses; what runs on it goes on.
+func (p *port) readdress(address, nodeNetwork string) error {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return fmt.Errorf("address %q: %w", address, err)
+	}
+	return p.do(func() error { return configure(ip, nodeNetwork) })
+}
+
+// plug runs inside the machine's namespace, once.
+func plug(peer string) error {
 	if err := setUp("lo"); err != nil {
 		return err
 	}
@@ -91,26 +110,61 @@ func configure(peer string, ip netip.Addr, nodeNetwork string) error {
 	if err != nil {
 		return fmt.Errorf("link %s: %w", peer, err)
 	}
-	if err := netlink.LinkSetName(link, "eth0"); err != nil {
-		return fmt.Errorf("link eth0: %w", err)
+	if err := netlink.LinkSetName(link, machineLink); err != nil {
+		return fmt.Errorf("link %s: %w", machineLink, err)
+	}
+	return nil
+}
+
+// configure runs inside the machine's namespace, whatever its addresses were.
+func configure(ip netip.Addr, nodeNetwork string) error {
+	link, err := netlink.LinkByName(machineLink)
+	if err != nil {
+		return fmt.Errorf("link %s: %w", machineLink, err)
 	}
 	host := &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(ip.BitLen(), ip.BitLen())}
-	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: host}); err != nil {
+	if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: host}); err != nil {
 		return fmt.Errorf("address %s: %w", ip, err)
 	}
-	if err := setUp("eth0"); err != nil {
+	if err := setUp(machineLink); err != nil {
 		return err
 	}
 	all := &net.IPNet{IP: make(net.IP, ip.BitLen()/8), Mask: net.CIDRMask(0, ip.BitLen())}
 	// Every other machine is one hop away, whatever its address.
 	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: all, Scope: netlink.SCOPE_LINK}
-	if err := netlink.RouteAdd(route); err != nil {
+	if err := netlink.RouteReplace(route); err != nil {
 		return fmt.Errorf("route: %w", err)
+	}
+	// Last: with its last address a link also loses its routes.
+	if err := dropAddresses(link, ip); err != nil {
+		return err
 	}
 	return gateway(nodeNetwork)
 }
 
+// dropAddresses takes every address from a link but one and the kernel's own.
+func dropAddresses(link netlink.Link, but netip.Addr) error {
+	addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return fmt.Errorf("addresses: %w", err)
+	}
+	for _, address := range addresses {
+		if address.IP.IsLinkLocalUnicast() || address.IP.Equal(but.AsSlice()) {
+			continue
+		}
+		if err := netlink.AddrDel(link, &address); err != nil {
+			return fmt.Errorf("address %s: %w", address.IP, err)
+		}
+	}
+	return nil
+}
+
 func gateway(nodeNetwork string) error {
+	if old, err := netlink.LinkByName(gatewayLink); err == nil {
+		if err := netlink.LinkDel(old); err != nil {
+			return fmt.Errorf("bridge %s: %w", gatewayLink, err)
+		}
+	}
 	if nodeNetwork == "" {
 		return nil
 	}
@@ -119,17 +173,17 @@ func gateway(nodeNetwork string) error {
 		return fmt.Errorf("node_network %q: %w", nodeNetwork, err)
 	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name = "node0"
+	attrs.Name = gatewayLink
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
 	if err := netlink.LinkAdd(bridge); err != nil {
-		return fmt.Errorf("bridge node0: %w", err)
+		return fmt.Errorf("bridge %s: %w", gatewayLink, err)
 	}
 	first := prefix.Masked().Addr().Next()
 	at := &net.IPNet{IP: first.AsSlice(), Mask: net.CIDRMask(prefix.Bits(), first.BitLen())}
 	if err := netlink.AddrAdd(bridge, &netlink.Addr{IPNet: at}); err != nil {
 		return fmt.Errorf("gateway %s: %w", first, err)
 	}
-	return setUp("node0")
+	return setUp(gatewayLink)
 }
 
 // leave takes the machine off the network. Processes still in the namespace

@@ -31,22 +31,54 @@ func roomMain(dir string) error {
 	room := &room{layout: layout{dir}, network: network, machines: map[string]*machine{},
 		log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	defer room.close()
-	in := bufio.NewReader(os.Stdin)
+	return room.follow(bufio.NewReader(os.Stdin))
+}
+
+// retryAfter is when what did not work is tried again.
+const retryAfter = 2 * time.Second
+
+// follow keeps the room as the newest line says until the input ends.
+func (r *room) follow(in *bufio.Reader) error {
+	lines, ended := make(chan []byte), make(chan error, 1)
+	go readLines(in, lines, ended)
+	var conf roomConf
+	var again <-chan time.Time
+	told := ""
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case line := <-lines:
+			conf = roomConf{}
+			if err := json.Unmarshal(line, &conf); err != nil {
+				return fmt.Errorf("read configuration: %w", err)
+			}
+		case <-again:
+		}
+		again = nil
+		problem := ""
+		if err := r.apply(conf); err != nil {
+			problem, again = err.Error(), time.After(retryAfter)
+		}
+		if problem != told && problem != "" {
+			r.log.Error("the room is not as it should be", "error", problem)
+		}
+		told = problem
+	}
+}
+
+func readLines(in *bufio.Reader, lines chan<- []byte, ended chan<- error) {
 	for {
 		line, err := in.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return nil
+		switch {
+		case errors.Is(err, io.EOF):
+			ended <- nil
+			return
+		case err != nil:
+			ended <- fmt.Errorf("read configuration: %w", err)
+			return
 		}
-		if err != nil {
-			return fmt.Errorf("read configuration: %w", err)
-		}
-		var conf roomConf
-		if err := json.Unmarshal(line, &conf); err != nil {
-			return fmt.Errorf("read configuration: %w", err)
-		}
-		if err := room.apply(conf); err != nil {
-			room.log.Error("the room is not as it should be", "error", err)
-		}
+		lines <- line
 	}
 }
 
@@ -73,7 +105,7 @@ type machine struct {
 func (m *machine) reconfigure(conf machineConf) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known := slices.Equal(m.conf.Shared, conf.Shared)
+	known := slices.Equal(m.conf.Shared, conf.Shared) && m.conf.Address == conf.Address
 	m.conf = conf
 	if !known && m.agent != nil {
 		_ = m.agent.Signal(unix.SIGTERM)
@@ -136,14 +168,13 @@ func (r *room) keep(conf machineConf) error {
 		return err
 	}
 	if old := r.machines[conf.Name]; old != nil {
-		if was := old.current(); was.Address == conf.Address && was.NodeNetwork == conf.NodeNetwork {
-			old.reconfigure(conf)
-			return nil
+		if was := old.current(); was.Address != conf.Address || was.NodeNetwork != conf.NodeNetwork {
+			if err := old.port.readdress(conf.Address, conf.NodeNetwork); err != nil {
+				return err
+			}
 		}
-		delete(r.machines, conf.Name)
-		if err := old.end(); err != nil {
-			return err
-		}
+		old.reconfigure(conf)
+		return nil
 	}
 	port, err := r.network.join(conf.Address, conf.NodeNetwork)
 	if err != nil {
