@@ -51,12 +51,6 @@ func (s *Store) count(ctx context.Context, a area) (map[string]int, error) {
 	return counts, err
 }
 
-// AppendEvents writes events that come with no decision. Errors are those of Commit.
-func (l *Leader) AppendEvents(ctx context.Context, events []schema.Event) error {
-	_, err := l.Commit(ctx, schema.Decisions{Events: events})
-	return err
-}
-
 // eventOps turns events into writes, by object. An event equal to the object's
 // newest one raises its count instead of being kept again.
 func (l *Leader) eventOps(ctx context.Context, events []schema.Event) (map[schema.Key][]op, eventLog, error) {

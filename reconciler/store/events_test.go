@@ -23,7 +23,7 @@ func TestEvents(t *testing.T) {
 		o.Now = func() time.Time { now = now.Add(time.Second); return now }
 	})
 	l := lead(t, s)
-	add := func(e ...schema.Event) { require.NoError(t, l.AppendEvents(t.Context(), e)) }
+	add := func(e ...schema.Event) { require.NoError(t, tell(l, e...)) }
 	list := func(f EventFilter) []schema.Event {
 		out, err := s.ListEvents(t.Context(), f)
 		require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestEqualEventsAreCounted(t *testing.T) {
 	s := open(t)
 	l := lead(t, s)
 	for range 5 {
-		require.NoError(t, l.AppendEvents(t.Context(), []schema.Event{event("a", "again"), event("a", "again")}))
+		require.NoError(t, tell(l, event("a", "again"), event("a", "again")))
 	}
 	got, err := s.ListEvents(t.Context(), EventFilter{})
 	require.NoError(t, err)

@@ -53,6 +53,12 @@ func lead(t testing.TB, s *Store) *Leader {
 	return l
 }
 
+// tell writes events that come with no decision.
+func tell(l *Leader, events ...schema.Event) error {
+	_, err := l.Commit(context.Background(), schema.Decisions{Events: events})
+	return err
+}
+
 func driveKey(name string) schema.Key {
 	return schema.Key{Kind: schema.KindDrive, Namespace: "ws-1", Name: name}
 }

@@ -117,8 +117,8 @@ const redacted = "[redacted]"
 // String implements fmt.Stringer.
 func (Secret) String() string { return redacted }
 
-// GoString implements fmt.GoStringer.
-func (Secret) GoString() string { return redacted }
+// Format implements fmt.Formatter: String alone leaves %d to show the text.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
 
 // MarshalText implements encoding.TextMarshaler.
 func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }

@@ -128,7 +128,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	require.NoError(t, err)
 	var log strings.Builder
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "options", o, "password", o.Password)
-	for _, text := range []string{string(data), fmt.Sprintf("%v %+v %#v %s %q", o, o, o, o.Password, o.Password), log.String()} {
+	for _, text := range []string{string(data), fmt.Sprintf("%v %+v %#v %s %q %d %x", o, o, o, o.Password, o.Password, o.Password, o.Password), log.String()} {
 		require.NotContains(t, text, word)
 	}
 	_, err = Open(t.Context(), Options{Cluster: "c", Endpoints: []string{"http://u:" + word + "@127.0.0.1:1"}})

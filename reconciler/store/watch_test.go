@@ -41,7 +41,7 @@ func TestWatchedStateIsTheLoadedState(t *testing.T) {
 			_, err := l.Assign(t.Context(), map[string]*schema.Assignment{"m2": target("m2", "")}, nil)
 			return err
 		},
-		func() error { return l.AppendEvents(t.Context(), []schema.Event{event("new", "hello")}) },
+		func() error { return tell(l, event("new", "hello")) },
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	for _, write := range writes {

@@ -21,7 +21,6 @@ const (
 	yellow color = "33"
 	cyan   color = "36"
 	bold   color = "1"
-	faint  color = "2"
 )
 
 func (o Out) paint(c color, text string) string {
