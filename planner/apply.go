@@ -157,11 +157,3 @@ func slotsOf(run string, spec *schema.RunSpec) []schema.PlacedWorker {
 	}
 	return slots
 }
-
-// copyMap is a shallow copy, never nil.
-func copyMap[K comparable, V any](m map[K]V) map[K]V {
-	if m == nil {
-		return map[K]V{}
-	}
-	return maps.Clone(m)
-}

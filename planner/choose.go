@@ -117,12 +117,11 @@ func (p *pass) byteHolders(t *template) []*machine {
 func (p *pass) bestOf(t *template, list []*machine, accept func(*machine) bool) *machine {
 	var best *machine
 	for _, m := range list {
-		if m.load.known && (m.load.cpu < t.cpu || m.load.memory < t.memory || m.load.gpus < t.gpus) || !accept(m) {
+		full := m.load.known && (m.load.cpu < t.cpu || m.load.memory < t.memory || m.load.gpus < t.gpus)
+		if full || best != nil && p.prefer(t, m, best) > 0 || !accept(m) { // the cheap questions first
 			continue
 		}
-		if best == nil || p.prefer(t, m, best) < 0 {
-			best = m
-		}
+		best = m
 	}
 	return best
 }

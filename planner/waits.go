@@ -320,9 +320,7 @@ func (g *grouping) finish() []schema.Reason {
 		if r.Count == 1 {
 			r.Machine = names[0]
 		}
-		if strings.Contains(r.Args.Text, thisMachine) {
-			r.Args.Text = strings.Replace(r.Args.Text, thisMachine, cmp.Or(r.Machine, "each of these machines"), 1)
-		}
+		r.Args.Text = strings.Replace(r.Args.Text, thisMachine, cmp.Or(r.Machine, "each of these machines"), 1)
 		reasons = append(reasons, r)
 	}
 	slices.SortFunc(reasons, func(a, b schema.Reason) int {
