@@ -112,6 +112,8 @@ func (l *leading) approvable(text string, got found) (commit string, due bool, e
 	}
 	head := l.state.Accepted.Head
 	switch {
+	case l.cluster().Sync != schema.SyncApprove:
+		return "", false, errors.New("this cluster asks for no approval: it applies what its branch says (sync: auto)")
 	case means(head):
 		return head, false, nil
 	case got.desired == nil:
@@ -122,8 +124,6 @@ func (l *leading) approvable(text string, got found) (commit string, due bool, e
 			waits = "commit " + got.desired.Commit + " does"
 		}
 		return "", false, fmt.Errorf("commit %q does not wait for approval: %s", text, waits)
-	case l.cluster().Sync != schema.SyncApprove:
-		return "", false, errors.New("this cluster asks for no approval: it applies what its branch says (sync: auto)")
 	}
 	return got.desired.Commit, l.pending(got.desired.Commit), nil
 }

@@ -19,6 +19,7 @@ import (
 	"astraeus.io/astraeus/gitsource"
 	"astraeus.io/astraeus/planner"
 	"astraeus.io/astraeus/reconciler"
+	"astraeus.io/astraeus/reconciler/store"
 	"astraeus.io/astraeus/schema"
 )
 
@@ -57,6 +58,9 @@ func (e *environment) apply(c *cli.Context) (err error) {
 	}
 	brake := control.NewBrake()
 	controller, err := e.controller(c, dir, cluster, commit, brake, opening(commit.Snapshot.Commit))
+	if errors.Is(err, store.ErrLocked) {
+		return e.approveInstead(c, commit.Snapshot.Commit, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,19 +35,11 @@ func (e *environment) logger(c *cli.Context) (*slog.Logger, error) {
 	return slog.New(slog.NewJSONHandler(e.stderr, options)), nil
 }
 
-// stateDir is --state, or the usual place for whom the program runs as.
+// stateDir is the state directory, made where it is missing.
 func (e *environment) stateDir(c *cli.Context) (string, error) {
-	dir := c.String("state")
-	switch {
-	case dir != "":
-	case os.Geteuid() == 0:
-		dir = "/var/lib/astraeus-controller" // not the data folder's default
-	case e.getenv("XDG_STATE_HOME") != "":
-		dir = filepath.Join(e.getenv("XDG_STATE_HOME"), "astraeus")
-	case e.getenv("HOME") != "":
-		dir = filepath.Join(e.getenv("HOME"), ".local", "state", "astraeus")
-	default:
-		return "", errors.New("give --state DIR: there is no home directory")
+	dir, err := e.statePath(c)
+	if err != nil {
+		return "", err
 	}
 	return dir, os.MkdirAll(dir, 0o700)
 }
@@ -107,22 +98,6 @@ func storeOptions(c *cli.Context, dir, cluster string) (store.Options, error) {
 	}
 	o.TLS = config
 	return o, nil
-}
-
-func authorities(file string) (*x509.CertPool, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("%s holds no certificate", file)
-	}
-	return pool, nil
-}
-
-func socketPath(c *cli.Context, dir string) string {
-	return cmp.Or(c.String("link-socket"), filepath.Join(dir, "link.sock"))
 }
 
 // maxSocketPath is what a unix socket's address can hold.

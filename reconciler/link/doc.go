@@ -14,5 +14,8 @@
 // Only a leader serves machines. Before Lead and after Follow they are turned
 // away with "not leader, try <address>", and Follow closes every stream.
 //
+// Operators are served on the same listeners: the few calls that are not reading,
+// with an operator's certificate or on the controller's own socket.
+//
 // Its caller is the reconciler; the command wires the listener.
 package link

@@ -30,8 +30,9 @@ type Options struct {
 
 // Server is the controller's end of all streams. It is safe for concurrent use.
 type Server struct {
-	opt     Options
-	changed chan struct{}
+	opt      Options
+	changed  chan struct{}
+	operator Operator // nil: operators are not served
 
 	mu       sync.Mutex
 	term     *term // nil while another leads
@@ -84,8 +85,13 @@ func GRPCOptions() []grpc.ServerOption {
 // maxReport bounds one report: a machine with 10,000 copies has 4 MB.
 const maxReport = 16 << 20
 
-// Register adds the service to a gRPC server.
-func (s *Server) Register(registrar grpc.ServiceRegistrar) { link.Register(registrar, s) }
+// Register adds the services to a gRPC server.
+func (s *Server) Register(registrar grpc.ServiceRegistrar) {
+	link.Register(registrar, s)
+	if s.operator != nil {
+		link.RegisterOperator(registrar, desk{s})
+	}
+}
 
 // Serve serves machines on a listener until the returned stop is called. Options
 // carry the credentials (Credentials); without any, only unix sockets and

@@ -64,6 +64,7 @@ func Open(ctx context.Context, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
+	machines.Operate(r)
 	return &Controller{Store: st, Link: machines, Reconciler: r, log: o.Log, source: newSource(st, r)}, nil
 }
 
