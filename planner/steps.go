@@ -25,7 +25,10 @@ type edges struct {
 }
 
 func (e *edges) all() []string {
-	if len(e.away) == 0 {
+	switch {
+	case len(e.here)+len(e.away) == 0:
+		return nil
+	case len(e.away) == 0:
 		return e.here
 	}
 	return slices.Concat(e.here, e.away)

@@ -212,13 +212,18 @@ func (p *pass) startWorkers(s *site) {
 // their resources up.
 func (p *pass) beforeStart(s *site, r *run, w *schema.WorkerTarget) edges {
 	var e edges
+	if len(s.makers) > 0 {
+		e.here = make([]string, 0, len(w.Mounts))
+	}
 	for i := range w.Mounts {
 		b := &w.Mounts[i]
 		switch b.From {
 		case schema.BindCopy:
 			p.afterCopy(s, b, &e)
 		case schema.BindDir:
-			e.here = append(e.here, nonEmpty(s.maker(schema.ActionCreateDir, b.UID, b.Source))...)
+			if id := s.maker(schema.ActionCreateDir, b.UID, b.Source); id != "" {
+				e.here = append(e.here, id)
+			}
 		case schema.BindClaim:
 			p.afterMount(s, b, &e)
 		}

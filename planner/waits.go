@@ -69,18 +69,21 @@ func summary(reasons []schema.Reason, machines bool) string {
 	if len(reasons) == 1 && reasons[0].Count <= 1 {
 		return reasons[0].Message()
 	}
-	parts := make([]string, 0, mostInSummary+1)
-	for _, r := range reasons[:min(len(reasons), mostInSummary)] {
+	var b strings.Builder
+	for i, r := range reasons[:min(len(reasons), mostInSummary)] {
+		if i > 0 {
+			b.WriteString("; ")
+		}
 		if machines {
-			parts = append(parts, named(r))
+			b.WriteString(named(r))
 		} else {
-			parts = append(parts, r.Message())
+			b.WriteString(r.Message())
 		}
 	}
 	if more := len(reasons) - mostInSummary; more > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more reasons", more))
+		fmt.Fprintf(&b, "; and %d more reasons", more)
 	}
-	return strings.Join(parts, "; ")
+	return b.String()
 }
 
 // named is a reason's sentence with the machines it is about.
