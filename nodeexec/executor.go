@@ -204,6 +204,9 @@ func (a *Agent) settle(ctx context.Context, j *job, err error) {
 	case err == nil && j.tidies != "":
 	case err == nil:
 		a.noteActed(keyOf(j.step))
+		if j.step.Action == schema.ActionCreateDir || j.step.Action == schema.ActionCreateCopy {
+			a.measured.made(j.step.Args.UID)
+		}
 		a.log.Info("step carried out", "step", j.step.ID, "action", j.step.Action, "object", j.step.Object)
 	case errors.Is(err, errInProgress):
 	case ctx.Err() != nil: // the agent is being stopped: not a failure

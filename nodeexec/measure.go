@@ -55,6 +55,18 @@ func (m *measurer) poke() {
 	}
 }
 
+// made makes the paths of a drive due that did not answer, now that one was made.
+func (m *measurer) made(uid string) {
+	m.mu.Lock()
+	for key, last := range m.last {
+		if key.uid == uid && last.Answers == 0 {
+			m.due[key] = time.Now()
+		}
+	}
+	m.mu.Unlock()
+	m.poke()
+}
+
 func (m *measurer) run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()

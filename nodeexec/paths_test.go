@@ -136,6 +136,26 @@ func TestMeasuring(t *testing.T) { // D-91
 	})
 }
 
+// A directory that was looked at before it was made is not said for five minutes
+// to be one that does not answer.
+func TestMadeDirectoryIsMeasuredAtOnce(t *testing.T) { // D-91
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		defer r.stop()
+		r.assign(func(a *schema.Assignment) {
+			a.Measure = []schema.MeasureTarget{{Drive: imagenet, UID: "u-a", Path: "/data/a", Grant: "/data"}}
+		})
+		after(10 * time.Second)
+		require.Zero(t, r.report().Measurements[0].Answers)
+		r.assign(func(a *schema.Assignment) {
+			a.Dirs = []schema.DirTarget{{Drive: imagenet, UID: "u-a", Path: "/data/a", Grant: "/data", Create: true}}
+			a.Steps = []schema.Step{step(schema.ActionCreateDir, imagenet, schema.StepArgs{UID: "u-a"})}
+		})
+		after(10 * time.Second)
+		require.Equal(t, 1, r.report().Measurements[0].Answers)
+	})
+}
+
 func TestUseIsNotedHourlyAndAtTheEnd(t *testing.T) { // D-70
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
