@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,4 +102,36 @@ func TestFormerDataLocationSurvivesARestart(t *testing.T) {
 	r := start(t, at, repo)
 	r.settled()
 	require.NoDirExists(t, filepath.Join(r.dir, "machines/gpu-01/disks/mnt/nvme1/astraeus/drives/ws-834e0c3f1f0b.models"))
+}
+
+// A link that a worker makes where the lab makes directories for a grant leads
+// nowhere, and keeps no machine from coming up. X-16, D-21
+func TestWorkersLinkKeepsNoMachineDown(t *testing.T) {
+	needsNamespaces(t)
+	at := home(t)
+	repo := example(t, at)
+	outside := filepath.Join(at, "outside")
+	require.NoError(t, os.Mkdir(outside, 0o755))
+	give(t, outside)
+	acme := filepath.Join(repo, "orgs/acme")
+	write(t, filepath.Join(acme, "workspaces/research/runs/link.cue"),
+		fmt.Sprintf(oneShot, "link", "ln -sfn "+outside+" /checkpoints/out", "lustre-ckpt"))
+	t.Run("before", func(t *testing.T) {
+		r := start(t, at, repo)
+		r.settled()
+		r.until("the link is there", func() bool { return r.phase("link") == "Succeeded" })
+		write(t, filepath.Join(acme, "grants/out.cue"), `kind: "HostPathGrant"
+metadata: name: "out"
+spec: {workspace: "research", paths: ["/lustre/research/checkpoints/out/made"]}
+`)
+		r.until("the lab says that it cannot make it", func() bool {
+			log, _ := os.ReadFile(filepath.Join(r.dir, "room.log"))
+			return strings.Contains(string(log), "checkpoints/out: not a directory")
+		})
+	})
+	r := start(t, at, repo)
+	r.settled()
+	left, err := os.ReadDir(outside)
+	require.NoError(t, err)
+	require.Empty(t, left)
 }

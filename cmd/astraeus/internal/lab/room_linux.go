@@ -163,10 +163,16 @@ func (r *room) writePeers(conf roomConf) error {
 	return nfslab.WritePeers(r.peers(), peers)
 }
 
+// keep starts a machine or brings a running one in line. One that is not furnished
+// as it should be is up nevertheless: what needs the rest waits.
 func (r *room) keep(conf machineConf) error {
-	if err := r.furnish(conf); err != nil {
+	if err := r.build(conf.Name); err != nil {
 		return err
 	}
+	return errors.Join(r.furnish(conf), r.run(conf))
+}
+
+func (r *room) run(conf machineConf) error {
 	if old := r.machines[conf.Name]; old != nil {
 		if was := old.current(); was.Address != conf.Address || was.NodeNetwork != conf.NodeNetwork {
 			if err := old.port.readdress(conf.Address, conf.NodeNetwork); err != nil {
@@ -187,34 +193,6 @@ func (r *room) keep(conf machineConf) error {
 		defer close(m.stopped)
 		r.attend(ctx, m)
 	}()
-	return nil
-}
-
-// furnish makes a machine's host root: its disks, the shared filesystems, and
-// the directories that grants name.
-func (r *room) furnish(conf machineConf) error {
-	root := r.root(conf.Name)
-	for _, dir := range append([]string{workRoot, stateDir, "/tmp"}, conf.Dirs...) {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			return err
-		}
-	}
-	for _, at := range conf.Disks {
-		if err := bind(r.disk(conf.Name, at), filepath.Join(root, at)); err != nil {
-			return err
-		}
-	}
-	for _, at := range conf.Shared {
-		if err := bind(r.shared(at), filepath.Join(root, at)); err != nil {
-			return err
-		}
-	}
-	// A grant's directory below a mount is made in what is mounted there.
-	for _, dir := range conf.Dirs {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

@@ -166,26 +166,6 @@ func newBoot(dir string) error {
 	return nil
 }
 
-// bind mounts a directory of the lab at a place in a machine's root, once.
-func bind(source, target string) error {
-	for _, path := range []string{source, target} {
-		if err := os.MkdirAll(path, 0o755); err != nil {
-			return err
-		}
-	}
-	var from, to unix.Stat_t
-	if err := errors.Join(unix.Stat(source, &from), unix.Stat(target, &to)); err != nil {
-		return err
-	}
-	if from.Dev == to.Dev && from.Ino == to.Ino {
-		return nil
-	}
-	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("bind %s at %s: %w", source, target, err)
-	}
-	return nil
-}
-
 func writeJSON(path string, value any) error {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
