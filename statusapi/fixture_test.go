@@ -84,17 +84,44 @@ func cluster() *View {
 			Now:      noon,
 		},
 		Plan: schema.Plan{
-			Steps: []schema.Step{{ID: "s1", Machine: "gpu-01", Action: schema.ActionCreateCopy, Object: key(nsResearch, "cache")}},
+			Steps: []schema.Step{{ID: "step-1", Machine: "gpu-01", Action: schema.ActionCreateCopy, Object: key(nsResearch, "cache")}},
 			Waits: []schema.Wait{{Run: run.Key, Summary: "waiting", Reasons: []schema.Reason{{Code: schema.ReasonNoDataLocation, Machine: "gpu-01"}}}},
 			Holds: []schema.Hold{{Object: held.Key, Code: schema.CodeHostAccessForbidden, Status: 403, Message: "no"}},
 		},
 		Commit: "c0ffee",
+		Log:    logBook{},
 		Events: []schema.Event{
 			{At: noon, Object: key(nsResearch, "cache"), Type: "Accepted", Message: "created"},
 			{At: noon, Object: key(nsServing, "imagenet"), Type: "Accepted", Message: "created"},
 			{At: noon.Add(time.Second), Object: key(nsResearch, "cache"), Type: "Removed", Message: "Copy removed from gpu-01"},
 		},
 	}
+}
+
+const commitC0ffee = "c0ffee0000000000000000000000000000000000"
+
+// logBook is an audit log of one drive and one commit.
+type logBook struct{}
+
+func (logBook) History(_ context.Context, object schema.Key) ([]schema.Record, error) {
+	if object != key(nsResearch, "cache") {
+		return nil, nil
+	}
+	info := schema.NewCommitInfo("c0ffee", "ada <ada@example.org>", "first", noon)
+	return []schema.Record{
+		{At: noon, Object: object, Type: schema.RecordAccepted, Generation: 1, Commit: info},
+		{At: noon.Add(time.Hour), Object: object, Type: schema.RecordEvicted, Machine: "gpu-01", Message: "Copy removed from gpu-01: evicted: …"},
+	}, nil
+}
+
+func (logBook) CommitStatus(_ context.Context, commit string) (*schema.CommitStatus, error) {
+	if commit != commitC0ffee {
+		return nil, nil
+	}
+	s := (schema.CommitStatus{}).Merge(schema.CommitStatus{Commit: schema.CommitInfo{ID: commit}, Objects: []schema.CommitObject{
+		{Object: key(nsResearch, "cache"), State: schema.CommitOK}, {Object: key(nsResearch, "refused"), State: schema.CommitHeld, Code: schema.CodeHostAccessForbidden},
+	}})
+	return &s, nil
 }
 
 func placedDrive() *schema.DriveSpec {

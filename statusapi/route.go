@@ -1,6 +1,7 @@
 package statusapi
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -11,6 +12,7 @@ import (
 // request is one question about one state.
 type request struct {
 	*state
+	ctx   context.Context
 	scope scope
 	query url.Values
 	name  string // of the object asked for, "" for a list
@@ -72,22 +74,18 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, segments []strin
 	}
 	// A path that cannot exist costs no look at the state.
 	prefix, rest, ok := splitPrefix(segments)
-	if !ok || len(rest) > 2 {
+	if !ok {
 		return notFound("path")
 	}
-	to, ok := routes[rest[0]]
-	answer := to.list
-	if len(rest) == 2 {
-		answer = to.one
-	}
-	if !ok || answer == nil || to.wide && prefix != nil {
+	answer, ok := answerOf(rest, prefix == nil)
+	if !ok {
 		return notFound("path")
 	}
 	current, err := h.current(r.Context())
 	if err != nil {
 		return err
 	}
-	req := &request{state: current, query: r.URL.Query()}
+	req := &request{state: current, ctx: r.Context(), query: r.URL.Query()}
 	if prefix != nil {
 		if req.scope, err = current.scopeOf(prefix); err != nil {
 			return err
@@ -101,6 +99,30 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, segments []strin
 		return err
 	}
 	return respond(w, r, body)
+}
+
+// answerOf is what answers a path below its prefix; whole says that it has none.
+func answerOf(rest []string, whole bool) (func(*request) (any, error), bool) {
+	switch rest[0] {
+	case "objects":
+		return objectRoute(rest)
+	case "explain":
+		// An id may have slashes: kind/name, run/name/worker.
+		return func(r *request) (any, error) { return explain(r, strings.Join(rest[1:], "/")) }, len(rest) > 1 && len(rest) <= 4
+	case "commits":
+		return func(r *request) (any, error) { return oneCommit(r, rest[1]) }, len(rest) == 2 && whole
+	}
+	to := routes[rest[0]]
+	if to.wide && !whole {
+		return nil, false
+	}
+	switch {
+	case len(rest) == 1:
+		return to.list, to.list != nil
+	case len(rest) == 2:
+		return to.one, to.one != nil
+	}
+	return nil, false
 }
 
 // splitPrefix takes "/v1/…" (prefix nil) or the documents' long path, after

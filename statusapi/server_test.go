@@ -23,6 +23,9 @@ func everyPath() []string {
 		"/v1/machines/gpu-01", "/v1/volumes/vol-3f9c2a1b8e4d6071", "/v1/volumes/my%20models",
 		long + "/drives/imagenet", long + "/v1/drives/imagenet", long + "/runs/train", long + "/machines/gpu-01",
 		long + "/volumes/vol-3f9c2a1b8e4d6071",
+		"/v1/objects/drive/cache", "/v1/objects/drives/ws-research.cache/history", long + "/objects/drive/imagenet/history",
+		"/v1/explain/drive/cache", "/v1/explain/machine/gpu-01", "/v1/explain/run/train/train-0", "/v1/explain/train/train-0",
+		"/v1/explain/train-0", "/v1/explain/step-1", long + "/v1/explain/run/train", "/v1/commits/" + commitC0ffee,
 	}
 	for name, r := range routes {
 		paths = append(paths, "/v1/"+name)

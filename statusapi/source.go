@@ -28,6 +28,17 @@ type View struct {
 	NotReady []string
 	// Diagnostics of the newest commit.
 	Diagnostics []schema.Diagnostic
+	// Log reads what is kept beside the state; nil where nothing is.
+	Log Log
+}
+
+// Log reads the audit log and what became of commits (G-11). It is read when it is
+// asked for: histories of all objects do not fit in a View.
+type Log interface {
+	// History is an object's records, the oldest first; none is no error.
+	History(ctx context.Context, object schema.Key) ([]schema.Record, error)
+	// CommitStatus is nil for a commit that nothing is known of.
+	CommitStatus(ctx context.Context, commit string) (*schema.CommitStatus, error)
 }
 
 // state is a View with what is derived from it.

@@ -146,6 +146,7 @@ func (s *Source) make() *statusapi.View {
 			Observed: schema.Observed{Machines: s.observed()},
 		},
 		Plan: s.status.Plan, Commit: s.status.Commit, Events: s.events, Diagnostics: s.status.Diagnostics, NotReady: s.notReady(),
+		Log: s.store,
 	}
 	v.Input.Observed.At = v.Input.Now
 	if !s.status.Leading {
