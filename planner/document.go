@@ -58,13 +58,6 @@ type DocumentSummary struct {
 	Drift   int `json:"drift"`
 }
 
-// DocumentChange is one object that the commit creates, changes or removes.
-type DocumentChange struct {
-	Object schema.Key `json:"object"`
-	Change string     `json:"change"` // "create", "change", "remove"
-	schema.Pos
-}
-
 // DocumentPlacement is one worker's place.
 type DocumentPlacement struct {
 	Run     schema.Key `json:"run"`
@@ -78,7 +71,7 @@ func Document(p schema.Plan, in Input, schemaVersion string) PlanDocument {
 	d := PlanDocument{
 		APIVersion: DocumentVersion,
 		Inputs:     DocumentInputs{Commit: p.Commit, Schema: schemaVersion, Planner: PlannerVersion, Observed: map[string]string{}},
-		Changes:    documentChanges(p), Placements: documentPlacements(p),
+		Changes:    documentChanges(p, in), Placements: documentPlacements(p),
 		Steps: notNil(p.Steps), Waits: notNil(p.Waits), Holds: notNil(p.Holds), Drift: notNil(p.Drift),
 		Diagnostics: notNil(p.Notes),
 	}
@@ -98,26 +91,6 @@ func notNil[T any](list []T) []T {
 		return []T{}
 	}
 	return slices.Clone(list)
-}
-
-func documentChanges(p schema.Plan) []DocumentChange {
-	list := []DocumentChange{}
-	for _, r := range p.Decisions.Remove {
-		list = append(list, DocumentChange{Object: r.Key, Change: "remove"})
-	}
-	for i := range p.Decisions.Accept {
-		a := &p.Decisions.Accept[i]
-		change := DocumentChange{Object: a.Object.Object.Key, Change: "create", Pos: a.Object.Object.Origin}
-		if a.Previous != nil {
-			change.Change = "change"
-			if a.Previous.Generation == a.Object.Generation && a.Previous.UID == a.Object.UID {
-				continue // the file moved
-			}
-		}
-		list = append(list, change)
-	}
-	slices.SortFunc(list, func(a, b DocumentChange) int { return schema.CompareKeys(a.Object, b.Object) })
-	return list
 }
 
 func documentPlacements(p schema.Plan) []DocumentPlacement {

@@ -99,6 +99,7 @@ type Hold struct {
 	Status  int    `json:"status"`
 	Message string `json:"message"`
 	Field   string `json:"field,omitempty"`
+	Hint    string `json:"hint,omitempty"` // what to do
 	Pos
 }
 
