@@ -2,6 +2,7 @@ package planner
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"astraeus.io/astraeus/schema"
@@ -151,9 +152,20 @@ func (p *pass) recordOutcomes(r *run) {
 		if !there || !seen.State.Ended() {
 			continue
 		}
-		w.Outcome = cloneOutcome(&schema.Outcome{State: seen.State, ExitCode: seen.ExitCode, Reason: seen.Reason, At: seen.Ended})
+		w.Outcome = cloneOutcome(&schema.Outcome{State: seen.State, ExitCode: seen.ExitCode, Reason: short(seen.Reason), At: seen.Ended})
 		r.changed = true
 	}
+}
+
+// maxOutcomeReason bounds the text of one worker's end: a placement holds that of
+// every worker and is one value of the store.
+const maxOutcomeReason = 160
+
+func short(text string) string {
+	if len(text) <= maxOutcomeReason {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxOutcomeReason-len("…")], "") + "…"
 }
 
 // allGone reports whether none of the placed workers can run any more.

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -23,12 +24,29 @@ func (r *reader) checkRun(s *schema.RunSpec) {
 		r.checkWorkerName("metadata.name", name, "", s.TaskTemplate)
 	}
 	r.checkGroups(s)
+	r.checkGang("spec", s)
 	r.checkAccesses("spec.external_accesses", s.ExternalAccesses)
 	if s.CheckpointPath != "" {
 		r.failIf("spec.checkpoint_path", schema.ContainerPathProblem(s.CheckpointPath))
 	}
 	if s.DatasetPath != "" {
 		r.failIf("spec.dataset_path", schema.ContainerPathProblem(s.DatasetPath))
+	}
+}
+
+// checkGang bounds a run: its placement is one value of the store, so that all or
+// none of it is placed, and holds the spec and every worker with its end.
+func (r *reader) checkGang(at string, s *schema.RunSpec) {
+	workers := 0
+	for _, g := range s.Groups() {
+		workers += max(g.TaskTemplate.RequestedResources.Machines, 1)
+	}
+	spec, err := json.Marshal(s)
+	if err != nil {
+		return // what JSON cannot hold was said already
+	}
+	if most := (maxPlacementBytes - len(spec)) / placedWorkerBytes; workers > most {
+		r.fail(at, sayGang(workers, most))
 	}
 }
 
@@ -65,6 +83,7 @@ func (r *reader) checkWorkerName(field, run, group string, t *schema.TaskTemplat
 
 func (r *reader) checkReplicaGroup(s *schema.ReplicaGroupSpec) {
 	r.checkTemplate("spec.task_template", &s.TaskTemplate)
+	r.checkGang("spec.task_template", &schema.RunSpec{TaskTemplate: &s.TaskTemplate})
 	r.checkHealth("spec.health_check", s.HealthCheck)
 	member := r.d.meta.Name + "-" + strconv.Itoa(max(s.Replicas, 1)-1)
 	r.checkWorkerName("metadata.name", member, "", &s.TaskTemplate)

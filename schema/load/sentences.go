@@ -252,6 +252,10 @@ func sayGPUs(count, machines int) string {
 	return fmt.Sprintf("%d GPUs cannot be divided evenly over %d machines", count, machines)
 }
 
+func sayGang(workers, most int) string {
+	return fmt.Sprintf("%d workers; a run with a spec of this size has at most %d", workers, max(most, 0))
+}
+
 func sayConfigSize(size int) string {
 	return fmt.Sprintf("the config files have %s; a template's have at most %d KB", schema.Size(int64(size)), maxConfigFileBytes>>10)
 }
