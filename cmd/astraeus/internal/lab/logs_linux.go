@@ -2,6 +2,8 @@ package lab
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,14 +25,45 @@ func (l *Lab) Outputs(placed map[schema.Key]schema.Placement, lines int) []Outpu
 	for _, placement := range placed {
 		for _, w := range placement.Workers {
 			id := nodeexec.WorkerID(placement.RunUID, placement.Generation, placement.Attempt, w.Name)
-			data, err := os.ReadFile(filepath.Join(l.root(w.Machine), stateDir, nodeexec.LogsDir, id+".log"))
+			text, err := tail(filepath.Join(l.root(w.Machine), stateDir, nodeexec.LogsDir, id+".log"), lines)
 			if err != nil {
 				continue // it has not started, or its machine is gone
 			}
-			text := strings.Split(string(bytes.TrimRight(data, "\n")), "\n")
-			all = append(all, Output{w.Name, w.Machine, text[max(0, len(text)-lines):]})
+			all = append(all, Output{w.Name, w.Machine, text})
 		}
 	}
 	slices.SortFunc(all, func(a, b Output) int { return strings.Compare(a.Worker, b.Worker) })
 	return all
+}
+
+// A worker may print without end and without lines: this much of it is looked at.
+const (
+	maxTail = 64 << 10
+	maxLine = 1000
+)
+
+// tail gives the last lines of a file, each cut to a length that people read.
+func tail(name string, lines int) ([]string, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, min(size, maxTail))
+	n, err := file.ReadAt(data, size-int64(len(data)))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	text := strings.Split(string(bytes.TrimRight(data[:n], "\n")), "\n")
+	text = text[max(0, len(text)-lines):]
+	for i, line := range text {
+		if len(line) > maxLine {
+			text[i] = line[:maxLine] + "…"
+		}
+	}
+	return text, nil
 }
