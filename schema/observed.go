@@ -10,11 +10,20 @@ type Observed struct {
 	Placements []PlacementRecord `json:"placements,omitempty"`
 }
 
-// PlacementRecord is one worker's place in an observed state file.
+// PlacementRecord is one worker's place in an observed state file. All after
+// Machine may be left out: the worker is then the accepted run's, has not ended,
+// and its GPUs are the lowest free ones.
 type PlacementRecord struct {
-	Run     string `json:"run"` // "ws-….train"
-	Worker  string `json:"worker"`
-	Machine string `json:"machine"`
+	Run        string `json:"run"` // "ws-….train"
+	Worker     string `json:"worker"`
+	Machine    string `json:"machine"`
+	RunUID     string `json:"run_uid,omitempty"`
+	Generation int64  `json:"generation,omitempty"`
+	Attempt    int    `json:"attempt,omitempty"`
+	GPUs       []int  `json:"gpus,omitempty"`
+	Address    string `json:"address,omitempty"`
+	// Outcome is how it ended: its machine need not know that any more (X-12).
+	Outcome *Outcome `json:"outcome,omitempty"`
 }
 
 // MachineState is the leader's view of a machine.
@@ -56,6 +65,7 @@ type MachineReport struct {
 	Workers       []Worker            `json:"workers,omitzero"`
 	Measurements  []Measurement       `json:"measurements,omitzero"`
 	Failures      []Failure           `json:"failures,omitzero"`
+	Evicted       []Evicted           `json:"evicted,omitempty"` // lately, oldest first
 	// Problems are things found on the machine that are reported and left alone
 	// (a copy without a sidecar, a foreign marker).
 	Problems []string `json:"problems,omitzero"`
@@ -92,6 +102,8 @@ type Filesystem struct {
 	UsedBytes   int64  `json:"used_bytes,omitempty"`
 	FreeInodes  int64  `json:"free_inodes"`
 	Recommended bool   `json:"recommended,omitempty"` // as data location (D-33)
+	// Evicting: eviction has begun here and has not reached the stop mark (D-71).
+	Evicting bool `json:"evicting,omitempty"`
 }
 
 // Medium is a disk in plain words (D-33).
@@ -116,6 +128,17 @@ type DataLocationState struct {
 	// UsedBytes is the sum of its copies; FreeBytes its filesystem's Bavail. -1 is unknown.
 	UsedBytes int64 `json:"used_bytes"`
 	FreeBytes int64 `json:"free_bytes"`
+	// OverLimit: its copies exceed the limit of the assignment (D-71).
+	OverLimit bool `json:"over_limit,omitempty"`
+}
+
+// Evicted is a copy that the machine evicted, also while it was away from the
+// control plane, kept so that the event says why (D-71).
+type Evicted struct {
+	Drive string    `json:"drive"` // "ws-….hf-cache"
+	UID   string    `json:"uid"`
+	Why   WhyCode   `json:"why"`
+	At    time.Time `json:"at"`
 }
 
 // PathState is an assigned directory (X-8, CreateDir).
@@ -140,6 +163,8 @@ const (
 
 // Copy is a placed drive's bytes on a machine (D-70). UID "" in an observed
 // state file means the accepted drive of that name; State "" means Present.
+// Bytes -1 is not measured yet. Trash: the bytes that its removal still gives
+// back, at most; 0 for what cannot be removed.
 type Copy struct {
 	Drive            string     `json:"drive"` // "ws-….hf-cache"
 	UID              string     `json:"uid,omitempty"`

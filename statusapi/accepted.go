@@ -77,8 +77,12 @@ func (v *View) Observed() schema.Observed {
 	}
 	out.Placements = nil
 	for _, key := range sortedKeys(v.Input.Placed) {
-		for _, w := range v.Input.Placed[key].Workers {
-			out.Placements = append(out.Placements, schema.PlacementRecord{Run: key.Scoped(), Worker: w.Name, Machine: w.Machine})
+		placed := v.Input.Placed[key]
+		for _, w := range placed.Workers {
+			out.Placements = append(out.Placements, schema.PlacementRecord{
+				Run: key.Scoped(), Worker: w.Name, Machine: w.Machine, RunUID: placed.RunUID, Generation: placed.Generation,
+				Attempt: placed.Attempt, GPUs: w.GPUs, Address: w.Address, Outcome: w.Outcome,
+			})
 		}
 	}
 	return out

@@ -150,7 +150,7 @@ func TestAcceptedRoundTrip(t *testing.T) {
 
 	observed := body[schema.Observed](t, h, "/v1/observed")
 	require.Equal(t, view.Input.Observed.Machines, observed.Machines)
-	require.Equal(t, []schema.PlacementRecord{{Run: "ws-research.train", Worker: "train-0", Machine: "gpu-01"}}, observed.Placements)
+	require.Equal(t, []schema.PlacementRecord{{Run: "ws-research.train", Worker: "train-0", Machine: "gpu-01", RunUID: "uid-train", Generation: 1}}, observed.Placements)
 }
 
 func TestStatus(t *testing.T) {

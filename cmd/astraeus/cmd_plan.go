@@ -11,6 +11,7 @@ import (
 	"astraeus.io/astraeus/planner"
 	"astraeus.io/astraeus/schema"
 	"astraeus.io/astraeus/schema/load"
+	"astraeus.io/astraeus/statusapi"
 )
 
 func planCommand(env *environment) *cli.Command {
@@ -139,12 +140,12 @@ func (e *environment) inForceAt(ctx context.Context, repo *repository, rev strin
 	if schema.HasErrors(base.Diagnostics) {
 		fmt.Fprintf(e.stderr, "note: the base %s has errors itself; only its valid objects are taken as in force\n", view.Short(base.Commit))
 	}
-	input.Accepted = inForce(base, *input)
+	input.Accepted, input.Placed = statusapi.Fit(inForce(base, *input), input.Observed)
 	return nil
 }
 
-// inForce is what base would have brought into force. Placements are the observed
-// file's business: a run has a place when the file says so. A data location that
+// inForce is what base would have brought into force. Places are the observed
+// file's business: a run has one when the file says so. A data location that
 // waits for a report counts as chosen, or every base would look unfinished.
 func inForce(base *schema.Desired, input planner.Input) schema.Accepted {
 	before := planner.Input{Desired: base, Observed: input.Observed, Now: input.Now, Seed: input.Seed}
