@@ -249,7 +249,7 @@ func (a *Agent) tidyWorker(ctx context.Context, id string, stop bool) {
 			if err := a.cfg.Engine.Remove(ctx, id); err != nil && !errors.Is(err, runtime.ErrRunning) {
 				return err
 			}
-			return nil
+			return a.sweepLogs(ctx)
 		}})
 }
 
