@@ -102,7 +102,7 @@ func escaped(path []string) []string {
 func answerError(resp *http.Response, body []byte) error {
 	var p statusapi.Problem
 	if json.Unmarshal(body, &p) == nil && p.Code != "" {
-		return fmt.Errorf("%s (%d %s)", p.Error(), p.Status, p.Code)
+		return fmt.Errorf("%w (%d %s)", &p, p.Status, p.Code)
 	}
 	return fmt.Errorf("status API: %s", resp.Status)
 }

@@ -16,7 +16,7 @@ const completionFlag = "--generate-completion"
 
 // argumentWords are what the first argument of a command may be.
 var argumentWords = map[string]func() []string{
-	"get": kindWords, "describe": kindWords,
+	"get": kindWords, "describe": kindWords, "explain": kindWords, "events": kindWords, "wait": kindWords, "history": kindWords,
 	"completion": func() []string { return slices.Sorted(maps.Keys(completionScripts)) },
 }
 

@@ -99,10 +99,5 @@ func oneVolume(ctx context.Context, c *client, name string) (view.Detail, error)
 }
 
 func listEvents(ctx context.Context, c *client) (view.Listing, error) {
-	columns := []view.Column{{Name: "AT"}, {Name: "TYPE"}, {Name: "OBJECT"}, {Name: "MACHINE"}, {Name: "COMMIT", Wide: true}, {Name: "MESSAGE"}}
-	return listing(ctx, c, "events", columns, "no events", func(e schema.Event) view.Row {
-		return view.Row{Ref: e.Object.String(), Cells: []string{
-			timeCell(&e.At), e.Type, e.Object.String(), e.Machine, view.Short(e.Commit), e.Message,
-		}}
-	})
+	return listing(ctx, c, "events", eventColumns, "no events", eventRow)
 }
