@@ -119,15 +119,26 @@ func (v *labView) follow(ctx context.Context, once bool, timeout time.Duration, 
 				return exitError, err
 			}
 		}
-		if planned == "" || v.last.Plan.Commit != planned {
+		if planned == "" || planned != v.last.Plan.Commit {
 			continue // the status is from before
 		}
-		if reached, _ := v.last.Converged(once); reached {
-			if err := v.result(ctx); err != nil || once {
-				return v.code(), err
-			}
+		if over, err := v.showReached(ctx, once); over {
+			return v.code(), err
 		}
 	}
+}
+
+// showReached shows the result whenever there is nothing more to wait for; with
+// --once that is the end.
+func (v *labView) showReached(ctx context.Context, once bool) (over bool, err error) {
+	if reached, _ := v.last.Converged(once); !reached {
+		return false, nil
+	}
+	err = v.result(ctx)
+	if ctx.Err() != nil {
+		return false, nil // told to end meanwhile, which is no error
+	}
+	return once || err != nil, err
 }
 
 func (v *labView) code() int {
