@@ -44,7 +44,7 @@ func (p *pass) buildSteps() {
 	}
 	p.out.Steps = make([]schema.Step, 0, p.guessSteps(sites))
 	for _, stage := range []func(*site){
-		p.stopWorkers, p.unmount, p.unexport, p.deleteCopies, p.prepare, p.exportClaims, p.mountClaims, p.startWorkers,
+		p.stopWorkers, p.unmount, p.unexport, p.deleteCopies, p.evictCopies, p.prepare, p.exportClaims, p.mountClaims, p.startWorkers,
 	} {
 		for _, s := range sites {
 			if s.m.seen != nil {
