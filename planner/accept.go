@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"strings"
+
 	"astraeus.io/astraeus/schema"
 )
 
@@ -228,8 +230,22 @@ func (p *pass) keepHolds() {
 }
 
 // declaredInvalid: a file declares the key and cannot be used. It is still
-// declared, so never a deletion.
+// declared, so never a deletion. An org or workspace is declared by its own
+// folder alone: a folder that was renamed without its name only claims the old
+// one, which has vanished (G-5).
 func (p *pass) declaredInvalid(key schema.Key) bool {
-	_, invalid := p.in.Desired.Invalid[key]
-	return invalid
+	pos, invalid := p.in.Desired.Invalid[key]
+	return invalid && inOwnFolder(key, pos.File)
+}
+
+// inOwnFolder reports whether an org's or workspace's file lies in its folder.
+func inOwnFolder(key schema.Key, file string) bool {
+	switch key.Kind {
+	case schema.KindOrg:
+		rest, inside := strings.CutPrefix(file, "orgs/"+key.Name+"/")
+		return inside && !strings.HasPrefix(rest, "workspaces/")
+	case schema.KindWorkspace:
+		return strings.HasPrefix(file, "orgs/"+key.Namespace+"/workspaces/"+key.Name+"/")
+	}
+	return true
 }

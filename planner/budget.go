@@ -47,25 +47,29 @@ func spareScope(o *schema.Object) string {
 }
 
 // goingFrame is the workspace or org that goes and takes the object with it, or
-// that the object is.
+// that the object is. One that was never accepted goes too, with what is in force
+// in it, when its folder is gone.
 func (p *pass) goingFrame(a *schema.AcceptedObject) schema.Key {
 	org := schema.Key{Kind: schema.KindOrg, Name: a.Object.Org}
-	if a.Object.Org != "" && p.goes(org) {
+	if a.Object.Org != "" && !p.declared(org) {
 		return org
 	}
 	ws := schema.Key{Kind: schema.KindWorkspace, Namespace: a.Object.Org, Name: a.Object.Workspace}
 	if a.Object.Key.Kind == schema.KindWorkspace {
 		ws = a.Object.Key
 	}
-	if ws.Name != "" && p.goes(ws) {
+	if ws.Name != "" && !p.declared(ws) {
 		return ws
 	}
 	return schema.Key{}
 }
 
 // goes reports whether an object in force is no longer declared.
-func (p *pass) goes(key schema.Key) bool {
-	return p.hadBefore(key) && p.gate.want(key) == nil && !p.declaredInvalid(key)
+func (p *pass) goes(key schema.Key) bool { return p.hadBefore(key) && !p.declared(key) }
+
+// declared reports whether a file declares the key, also one that cannot be used.
+func (p *pass) declared(key schema.Key) bool {
+	return p.gate.want(key) != nil || p.declaredInvalid(key)
 }
 
 func (p *pass) countBudget() *budget {

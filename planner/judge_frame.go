@@ -9,8 +9,14 @@ import (
 // agentState is where agents keep their own state: nothing may reach it.
 const agentState = "/var/lib/astraeus-agent"
 
-// judgePlace checks that the object's namespace is its workspace's.
+// judgePlace checks that the object's namespace is its workspace's, and
+// that its folder's workspace is declared under that name: what a folder holds
+// that was renamed without its name is not created beside what is in force (G-3).
 func (p *pass) judgePlace(o *schema.Object) *schema.Hold {
+	ws := schema.Key{Kind: schema.KindWorkspace, Namespace: o.Org, Name: o.Workspace}
+	if p.objects[ws] == nil && !p.declared(ws) {
+		return holdOf(o, "", schema.CodeNotFound, workspaceUndeclared(ws))
+	}
 	for _, holder := range p.namespaceHolders()[o.Key.Namespace] {
 		if holder.Object.Org != o.Org || holder.Object.Metadata.Name != o.Workspace {
 			return holdOf(o, "", schema.CodeNamespaceTaken, namespaceTaken(o.Key.Namespace, holder.Object.Key))

@@ -93,6 +93,11 @@ func locationOverlaps(path, other string, by schema.Key) string {
 
 func machineNotFound(name string) string { return fmt.Sprintf("machine %s not found", name) }
 
+// workspaceUndeclared is what the loader says of a folder that nothing declares (G-3).
+func workspaceUndeclared(ws schema.Key) string {
+	return fmt.Sprintf("workspace %q of org %q is not declared", ws.Name, ws.Namespace)
+}
+
 func machineInUse(name, what string) string {
 	return fmt.Sprintf("machine %s still has %s", name, what)
 }

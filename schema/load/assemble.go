@@ -19,6 +19,8 @@ type assembly struct {
 	orgs       map[string]bool
 	workspaces map[string]string // "org/workspace" -> namespace, "" for the default
 	namespaces map[[2]string]string
+	// foreign holds the orgs and workspaces that a file elsewhere claims to be.
+	foreign map[schema.Key]schema.Pos
 }
 
 type placedClaim struct {
@@ -27,7 +29,8 @@ type placedClaim struct {
 }
 
 func newAssembly(problems []problem) *assembly {
-	return &assembly{problems: problems, orgs: map[string]bool{}, workspaces: map[string]string{}, namespaces: map[[2]string]string{}}
+	return &assembly{problems: problems, orgs: map[string]bool{}, workspaces: map[string]string{}, namespaces: map[[2]string]string{},
+		foreign: map[schema.Key]schema.Pos{}}
 }
 
 // addFile takes one file's result. A handled file's objects come from its unit.
@@ -181,7 +184,15 @@ func (a *assembly) finish() *schema.Desired {
 	}
 	for _, c := range a.claims {
 		if key, ok := a.keyOf(c.kind, c.name, c.place); ok {
-			keepFirst(d.Invalid, key, c.pos)
+			a.keepInvalid(d, key, c.place, c.pos)
+		}
+		if scope := c.place.otherScope(c.kind, c.name, ""); scope != "" {
+			keepFirst(d.NotWhole, scope, c.pos)
+		}
+	}
+	for key, pos := range a.foreign {
+		if _, own := d.Invalid[key]; !own {
+			d.Invalid[key] = pos
 		}
 	}
 	for key := range d.Invalid {
@@ -269,8 +280,25 @@ func (a *assembly) settle(d *schema.Desired, c *candidate) {
 	case !c.bad && c.named:
 		d.Objects[c.key] = c.finished(c.key)
 	case c.named:
-		keepFirst(d.Invalid, c.key, c.pos)
+		a.keepInvalid(d, c.key, c.place, c.pos)
 	}
+	if scope := c.place.otherScope(c.kind, c.meta.Name, c.meta.Workspace); scope != "" {
+		field := "metadata.workspace"
+		if c.place.foreign(c.kind, c.meta.Name) {
+			field = "metadata.name"
+		}
+		keepFirst(d.NotWhole, scope, c.loc.locate(field))
+	}
+}
+
+// keepInvalid files a key that cannot be used. The file in an org's or
+// workspace's own folder stands before those that only claim its name.
+func (a *assembly) keepInvalid(d *schema.Desired, key schema.Key, p filePlace, pos schema.Pos) {
+	if p.foreign(key.Kind, key.Name) {
+		keepFirst(a.foreign, key, pos)
+		return
+	}
+	keepFirst(d.Invalid, key, pos)
 }
 
 // finished is the object of a valid declaration, shared between loads.

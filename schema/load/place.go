@@ -86,6 +86,42 @@ func (p filePlace) accepts(kind schema.Kind) bool {
 	return p.workspace != ""
 }
 
+// nameOf is what an object that names its folder must be called here: an org or
+// workspace in its own place (G-3). "" for other kinds and places.
+func (p filePlace) nameOf(kind schema.Kind) string {
+	switch {
+	case kind == schema.KindOrg && p.accepts(kind):
+		return p.org
+	case kind == schema.KindWorkspace && p.accepts(kind):
+		return p.workspace
+	}
+	return ""
+}
+
+// foreign reports whether an org's or workspace's file does not lie in the
+// folder that its name says: what it declares is not declared by it.
+func (p filePlace) foreign(kind schema.Kind, name string) bool {
+	return (kind == schema.KindOrg || kind == schema.KindWorkspace) && p.nameOf(kind) != name
+}
+
+// otherScope is the scope that a file means by a name which contradicts its
+// folder (a folder was renamed, a file moved), "" for none: what is missing there
+// may be what stands here, so nothing is deleted there either (G-5). A file whose
+// place may not declare the kind at all has no say over other places.
+func (p filePlace) otherScope(kind schema.Kind, name, workspace string) string {
+	folder := p.nameOf(kind)
+	switch {
+	case folder != "" && name != "" && name != folder:
+		if kind == schema.KindOrg {
+			return name
+		}
+		return p.org + "/" + name
+	case workspace != "" && workspace != p.workspace && p.workspace != "":
+		return p.org + "/" + workspace
+	}
+	return ""
+}
+
 // isFile reports whether a name is one of a file that may declare objects.
 func isFile(name string) bool {
 	return slices.Contains([]string{".cue", ".yaml", ".yml", ".json"}, path.Ext(name))
@@ -104,12 +140,10 @@ func (r *reader) checkPlace() {
 		r.add(schema.CodeForbiddenPlace, "kind", d.loc.locate("kind"), sayPlace(d.kind, p), "")
 		return
 	}
-	name := d.meta.Name
-	switch {
-	case d.kind == schema.KindOrg && name != "" && name != p.org:
-		r.add(schema.CodeForbiddenPlace, "metadata.name", d.loc.locate("metadata.name"), sayFolderName("org", name, p.org), "")
-	case d.kind == schema.KindWorkspace && name != "" && name != p.workspace:
-		r.add(schema.CodeForbiddenPlace, "metadata.name", d.loc.locate("metadata.name"), sayFolderName("workspace", name, p.workspace), "")
+	if folder := p.nameOf(d.kind); folder != "" && d.meta.Name != "" && d.meta.Name != folder {
+		// It must not get in the way of the one whose folder it is not in.
+		d.misplaced = true
+		r.add(schema.CodeForbiddenPlace, "metadata.name", d.loc.locate("metadata.name"), sayFolderName(d.kind.Word(), d.meta.Name, folder), "")
 	}
 	switch given := d.meta.Workspace; {
 	case given == "":
