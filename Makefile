@@ -3,7 +3,7 @@
 GO     ?= go
 LAB    ?= .lab
 
-.PHONY: run lab test e2e bench fuzz lint build
+.PHONY: run lab test e2e sim bench fuzz lint build
 # The race detector needs a C compiler; CI has one and insists.
 RACE   := $(if $(CI),-race,$(shell command -v $(or $(CC),cc) >/dev/null 2>&1 && echo -race))
 GOTEST  = $(GO) test $(RACE) -timeout 30m
@@ -26,6 +26,10 @@ test:
 ## e2e: the end-to-end tests alone
 e2e:
 	$(GOTEST) -count=1 ./tests/... ./cmd/...
+
+## sim: the simulation, or with SEED=n one seed of it with every move
+sim:
+	$(GO) test -count=1 ./tests/sim -args $(if $(SEED),-seed $(SEED) -test.run TestSimulation,-test.v)
 
 ## bench: the benchmarks behind every figure in docs/performance.md
 bench:

@@ -195,6 +195,7 @@ func (m *Machine) AddDisk(name, at string, total int64, shared bool) {
 
 func (m *Machine) attach(d *disk, at string) {
 	point := m.makeAll(at)
+	point.sealed = true
 	d.root.name, d.root.parent, d.root.covered = point.name, point.parent, point
 	point.parent.children[point.name] = d.root
 	d.point = at
@@ -310,5 +311,15 @@ func (m *Machine) Reboot() {
 	}
 	for _, mt := range m.mounts {
 		mt.bound = false
+	}
+}
+
+// Remove takes a file, or an empty directory, away as an operator would.
+func (m *Machine) Remove(p string) {
+	defer m.lock()()
+	n, err := m.walk(m.root, m.root, p, nil)
+	if err == nil && n.parent != nil && len(n.children) == 0 && n.covered == nil {
+		n.disk.used -= n.size
+		delete(n.parent.children, n.name)
 	}
 }

@@ -21,6 +21,7 @@ type node struct {
 	size     int64            // of a file
 	disk     *disk
 	covered  *node     // what a mount here hides; the node is then a filesystem's root
+	sealed   bool      // a mount point in which nothing can be made (kubernetes#109955)
 	data     *location // a data location's own files, when this directory is one
 }
 
@@ -167,6 +168,9 @@ func (m *Machine) find(p string) *node {
 func (m *Machine) mkdir(parent *node, name string) (*node, error) {
 	if parent.disk.dead {
 		return nil, syscall.EIO
+	}
+	if parent.sealed {
+		return nil, syscall.EPERM
 	}
 	if parent.disk.free() == 0 {
 		return nil, syscall.ENOSPC

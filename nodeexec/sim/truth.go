@@ -142,3 +142,10 @@ func (m *Machine) WriteIn(dir uint64, name string, size int64) error {
 	}
 	return m.write(n, name, size)
 }
+
+// Inside reports whether a directory is another one or lies in it.
+func (m *Machine) Inside(dir, in uint64) bool {
+	defer m.lock()()
+	n, top := m.net.nodes[dir], m.net.nodes[in]
+	return n != nil && top != nil && n.within(top)
+}
