@@ -29,7 +29,7 @@ e2e:
 
 ## sim: the simulation, or with SEED=n one seed of it with every move
 sim:
-	$(GO) test -count=1 ./tests/sim -args $(if $(SEED),-seed $(SEED) -test.run TestSimulation,-test.v)
+	$(GO) test -count=1 -v -run TestSimulation ./tests/sim $(if $(SEED),-args -seed $(SEED))
 
 ## bench: the benchmarks behind every figure in docs/performance.md
 bench:
