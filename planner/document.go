@@ -17,7 +17,7 @@ const DocumentVersion = "astraeus.io/plan/v1"
 
 // PlannerVersion changes when the same input may give another plan, so that a
 // saved plan of an older planner is stale (X-39).
-const PlannerVersion = "1"
+const PlannerVersion = "2"
 
 // PlanDocument is a plan as people and programs read it (conventions.md, "Plan
 // document"): sorted, stable, without times in what is digested.

@@ -150,14 +150,15 @@ func fieldChange(field string, was, now leaf) FieldChange {
 	if was.secret || now.secret {
 		return FieldChange{Field: field, Hidden: true}
 	}
-	return FieldChange{Field: field, Old: cutValue(was.text), New: cutValue(now.text)}
+	return FieldChange{Field: field, Old: cutText(was.text, maxChangedValue), New: cutText(now.text, maxChangedValue)}
 }
 
-func cutValue(text string) string {
-	if utf8.RuneCountInString(text) <= maxChangedValue {
+// cutText cuts a text at so many characters.
+func cutText(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
 		return text
 	}
-	return string([]rune(text)[:maxChangedValue-1]) + "…"
+	return string([]rune(text)[:most-1]) + "…"
 }
 
 // leaf is one field's value as JSON.

@@ -206,7 +206,9 @@ func (p *pass) judgeLife(r *run) {
 	switch {
 	case failed > 0 && policy == schema.RestartNever:
 		p.end(r, schema.RunFailed)
-	case failed > 0, running == 0 && succeeded > 0 && policy == schema.RestartAlways:
+	case failed > 0, succeeded > 0 && policy == schema.RestartAlways:
+		// One worker's end is the gang's: the others are stopped, for they would
+		// wait for it for ever.
 		if !p.needsReplacing(r) { // a newer spec starts anew instead
 			p.restart(r, last, failed > 0)
 		}
@@ -239,6 +241,7 @@ func (p *pass) restart(r *run, last *schema.PlacedWorker, failed bool) {
 		pl.NotBefore = p.now.Add(backoff(pl.Failures))
 	}
 	p.event(r.key, "Restarted", runRestarts(r.key.Name, last, pl.Attempt+1))
+	pl.LastEnd = lastEnd(last, len(pl.Workers))
 	pl.Attempt++
 	for i := range pl.Workers {
 		pl.Workers[i].Outcome = nil

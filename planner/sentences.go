@@ -247,6 +247,25 @@ func runRestarts(name string, last *schema.PlacedWorker, attempt int) string {
 	return fmt.Sprintf("%s %s: run %s starts again (attempt %d)", last.Name, why, name, attempt+1)
 }
 
+// maxLastEnd bounds what a machine's words take of a placement.
+const maxLastEnd = 200 // characters
+
+// lastEnd says how an attempt ended; in a gang, which worker's end it was.
+func lastEnd(last *schema.PlacedWorker, workers int) string {
+	text := last.Outcome.Reason
+	switch {
+	case text != "":
+	case last.Outcome.ExitCode != nil:
+		text = fmt.Sprintf("exit code %d", *last.Outcome.ExitCode)
+	default:
+		text = "ended"
+	}
+	if workers > 1 {
+		text = last.Name + ": " + text
+	}
+	return cutText(text, maxLastEnd)
+}
+
 func objectCount(n int) string { return fmt.Sprintf("%d objects", n) }
 
 // namedMachine puts a machine's name into a sentence that was made for any.

@@ -140,7 +140,7 @@ func TestRunView(t *testing.T) {
 	s.plan = Plan(s.input())
 	s.accepted, s.placed = Apply(s.accepted, s.placed, s.plan.Decisions)
 	require.Equal(t, RunRestarting, view().Phase)
-	require.Equal(t, "restarts after 10s (attempt 2)", view().Summary)
+	require.Equal(t, "restarts after 10s (attempt 2): exit code 1", view().Summary)
 	s.machines["gpu-02"].State = schema.MachineDown
 	s.now = s.now.Add(time.Minute)
 	require.Equal(t, RunLost, view().Phase)

@@ -340,5 +340,5 @@ func (p *pass) backingOff(pl *schema.Placement) []schema.Reason {
 	}
 	delay := backoff(max(1, pl.Failures)).Round(time.Second)
 	return []schema.Reason{{Code: schema.ReasonBackoff, Count: 1,
-		Args: schema.ReasonArgs{Text: delay.String(), Need: int64(pl.Attempt + 1)}}}
+		Args: schema.ReasonArgs{Text: delay.String(), Need: int64(pl.Attempt + 1), Why: pl.LastEnd}}}
 }

@@ -97,6 +97,8 @@ type Placement struct {
 	Workers    []PlacedWorker `json:"workers"`
 	// NotBefore delays the next attempt (X-12); zero is at once.
 	NotBefore time.Time `json:"not_before,omitzero"`
+	// LastEnd says how the attempt before this one ended, "" for the first.
+	LastEnd string `json:"last_end,omitempty"`
 	// Failures counts ends in a row, for the backoff; a worker that ran 10 minutes resets it (X-12).
 	Failures int `json:"failures,omitempty"`
 	// Outcome of the whole run once it has ended ("" while it has not).

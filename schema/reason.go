@@ -70,6 +70,7 @@ type ReasonArgs struct {
 	Path    string  `json:"path,omitempty"`
 	State   string  `json:"state,omitempty"`
 	Text    string  `json:"text,omitempty"`
+	Why     string  `json:"why,omitempty"`  // how an earlier attempt ended
 	Need    int64   `json:"need,omitempty"` // bytes, or a count
 	Have    int64   `json:"have,omitempty"`
 	Limit   int64   `json:"limit,omitempty"`

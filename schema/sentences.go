@@ -117,7 +117,11 @@ var reasonSentences = map[ReasonCode]func(Reason) string{
 		return fmt.Sprintf("Invalid task: data volume %s: mount_path must be absolute", r.Args.Drive)
 	},
 	ReasonBackoff: func(r Reason) string {
-		return fmt.Sprintf("restarts after %s (attempt %d)", r.Args.Text, r.Args.Need)
+		text := fmt.Sprintf("restarts after %s (attempt %d)", r.Args.Text, r.Args.Need)
+		if r.Args.Why != "" {
+			text += ": " + r.Args.Why
+		}
+		return text
 	},
 	ReasonDriveDeleted: func(r Reason) string { return fmt.Sprintf("drive %s does not exist", r.Args.Drive) },
 	ReasonStopping:     func(r Reason) string { return "its older workers are being stopped first" },
