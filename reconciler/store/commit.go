@@ -184,11 +184,17 @@ func (w *writer) put(key string, v any) op {
 
 // add ends a group with the events of its object.
 func (w *writer) add(object schema.Key, ops ...op) {
-	ops = append(ops, w.events[object]...)
-	delete(w.events, object)
+	ops = append(ops, w.eventsOf(object)...)
 	if len(ops) > 0 {
 		w.groups = append(w.groups, ops)
 	}
+}
+
+// eventsOf takes an object's events, which are written once.
+func (w *writer) eventsOf(object schema.Key) []op {
+	ops := w.events[object]
+	delete(w.events, object)
+	return ops
 }
 
 // bury comes before the removals: a removed drive without its tombstone would be forgotten.
@@ -228,14 +234,22 @@ func sameForce(a, b *schema.AcceptedObject) bool {
 	return a.UID == b.UID && a.Generation == b.Generation && a.Seq == b.Seq && a.Commit == b.Commit && a.Object == b.Object
 }
 
+// place writes what became of placements together: what one run gives up another
+// may get in the same pass, and must not have it while the first still does.
 func (w *writer) place(d schema.Decisions) {
+	var all group
+	for _, run := range d.Unplace {
+		all = append(all, op{key: w.keys.placed(run), remove: true})
+		all = append(all, w.eventsOf(run)...)
+	}
 	for _, p := range d.Place {
 		if _, stays := w.next.Placed[p.Run]; stays {
-			w.add(p.Run, w.put(w.keys.placed(p.Run), p))
+			all = append(all, w.put(w.keys.placed(p.Run), p))
+			all = append(all, w.eventsOf(p.Run)...)
 		}
 	}
-	for _, run := range d.Unplace {
-		w.add(run, op{key: w.keys.placed(run), remove: true})
+	if len(all) > 0 {
+		w.groups = append(w.groups, all)
 	}
 }
 

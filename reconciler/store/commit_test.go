@@ -128,6 +128,31 @@ func TestBatchesAreOrderedAndBounded(t *testing.T) {
 	require.Equal(t, len(order)-1, at("head"))
 }
 
+// what one run gives up and another gets is written at once, wherever the
+// batches end.
+func TestPlacementsShareATransaction(t *testing.T) {
+	s := open(t)
+	l := lead(t, s)
+	_, err := l.Commit(t.Context(), schema.Decisions{Place: []schema.Placement{placement("old", "m1")}})
+	require.NoError(t, err)
+	d := many(MaxBatchOps-1, "c2")
+	d.Place = []schema.Placement{placement("train", "m1"), placement("other", "m2")}
+	d.Unplace = []schema.Key{runKey("old")}
+	groups, _, err := l.groups(t.Context(), d, l.state.Apply(d), &audited{})
+	require.NoError(t, err)
+	for _, batch := range batches(groups) {
+		var placed []string
+		for _, o := range batch {
+			if area, name := s.keys.split(o.key); area == areaPlaced {
+				placed = append(placed, name)
+			}
+		}
+		if len(placed) > 0 {
+			require.Equal(t, []string{"ws-1.old", "ws-1.train", "ws-1.other"}, placed)
+		}
+	}
+}
+
 // a crash between any two batches leaves whole objects, no head, and a
 // state from which the same decisions lead to the same end.
 func TestCrashBetweenBatches(t *testing.T) {

@@ -36,7 +36,8 @@ func (w *world) checkSeen(m *machine, e *sim.Effect) {
 	}
 }
 
-// checkDelete: never in use, never of a drive in force (D-9, D-60, D-61).
+// checkDelete: never in use; of a drive in force only where it is evictable (D-9,
+// D-60, D-61, D-71).
 func (w *world) checkDelete(m *machine, e *sim.Effect) {
 	w.checkSeen(m, e)
 	for _, c := range m.host.TrueCopies() {
@@ -52,10 +53,18 @@ func (w *world) checkDelete(m *machine, e *sim.Effect) {
 		}
 	}
 	for key, a := range w.store.state.Accepted.Objects {
-		if a.UID == e.UID {
+		if spec, ok := driveSpec(a); a.UID == e.UID && (!ok || !spec.Evictable) {
 			w.failf("%s: the copy of %s, which is in force, is deleted", m.name, key)
 		}
 	}
+}
+
+func driveSpec(a *schema.AcceptedObject) (*schema.DriveSpec, bool) {
+	if a.Object == nil {
+		return nil, false
+	}
+	spec, ok := a.Object.Spec.(*schema.DriveSpec)
+	return spec, ok
 }
 
 // checkUnmount: never under a live worker (kubernetes#120150).

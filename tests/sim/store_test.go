@@ -167,11 +167,8 @@ func parts(d schema.Decisions) []schema.Decisions {
 	for _, key := range slices.SortedFunc(maps.Keys(objects), schema.CompareKeys) {
 		list = append(list, *objects[key])
 	}
-	for _, p := range d.Place {
-		list = append(list, schema.Decisions{Place: []schema.Placement{p}})
-	}
-	for _, key := range d.Unplace {
-		list = append(list, schema.Decisions{Unplace: []schema.Key{key}})
+	if len(d.Place)+len(d.Unplace) > 0 { // they share a transaction
+		list = append(list, schema.Decisions{Place: d.Place, Unplace: d.Unplace})
 	}
 	for _, r := range slices.Backward(slices.SortedFunc(slices.Values(d.Remove), func(a, b schema.Removal) int { return schema.CompareKeys(a.Key, b.Key) })) {
 		list = append(list, schema.Decisions{Remove: []schema.Removal{r}})
