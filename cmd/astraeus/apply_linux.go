@@ -33,12 +33,16 @@ func (e *environment) apply(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	saved, err := e.savedArgument(c)
+	if err != nil {
+		return err
+	}
 	repo, err := e.repository(c)
 	if err != nil {
 		return err
 	}
 	defer repo.close()
-	commit, desired, err := e.commitToApply(c, repo)
+	commit, desired, err := e.commitToApply(c, repo, saved)
 	if err != nil {
 		return err
 	}
@@ -57,29 +61,39 @@ func (e *environment) apply(c *cli.Context) (err error) {
 		return err
 	}
 	brake := control.NewBrake()
-	controller, err := e.controller(c, dir, cluster, commit, brake, opening(commit.Snapshot.Commit))
-	if errors.Is(err, store.ErrLocked) {
+	controller, err := e.controller(c, dir, cluster, commit, brake, saved.opening(cluster, opening(commit.Snapshot.Commit)))
+	if errors.Is(err, store.ErrLocked) && saved == nil {
 		return e.approveInstead(c, commit.Snapshot.Commit, err)
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, controller.Close()) }()
-	if err := e.mayApply(c, controller, commit, desired); err != nil {
+	if saved != nil {
+		if err := saved.mayUse(c.Context, controller, cluster); err != nil {
+			return err
+		}
+	}
+	if err := e.mayApply(c, controller, commit, desired, saved); err != nil {
 		return err
 	}
-	a := &applying{controller: controller, brake: brake, out: out, commit: commit.Snapshot.Commit}
+	a := &applying{controller: controller, brake: brake, out: out, commit: commit.Snapshot.Commit, saved: saved}
 	return a.run(c.Context, c.Duration("timeout"))
 }
 
-// commitToApply reads the commit at --ref, or the checked-out branch's.
-func (e *environment) commitToApply(c *cli.Context, repo *repository) (control.Fixed, *schema.Desired, error) {
+// commitToApply reads the saved plan's commit, the one at --ref, or the
+// checked-out branch's.
+func (e *environment) commitToApply(c *cli.Context, repo *repository, saved *savedPlan) (control.Fixed, *schema.Desired, error) {
 	source, err := repo.open(c.Context)
 	if err != nil {
 		return control.Fixed{}, nil, err
 	}
 	var snapshot *gitsource.Snapshot
-	if rev := c.String("ref"); rev != "" {
+	rev := c.String("ref")
+	if saved != nil {
+		rev = saved.Document.Inputs.Commit
+	}
+	if rev != "" {
 		snapshot, err = source.At(c.Context, rev)
 	} else {
 		snapshot, err = source.Fetch(c.Context)
@@ -93,7 +107,7 @@ func (e *environment) commitToApply(c *cli.Context, repo *repository) (control.F
 
 // mayApply refuses to compete with another controller, and asks before data is
 // deleted.
-func (e *environment) mayApply(c *cli.Context, controller *control.Controller, commit control.Fixed, desired *schema.Desired) error {
+func (e *environment) mayApply(c *cli.Context, controller *control.Controller, commit control.Fixed, desired *schema.Desired, saved *savedPlan) error {
 	leader, err := controller.Store.LeaderAddress(c.Context)
 	if err != nil {
 		return err
@@ -105,12 +119,8 @@ func (e *environment) mayApply(c *cli.Context, controller *control.Controller, c
 	if err != nil || c.Bool("auto-approve") {
 		return err
 	}
-	input := planner.Input{Desired: desired, Accepted: state.Accepted, Placed: state.Placed, Now: time.Now(), Seed: "apply"}
-	for name, report := range state.Observed {
-		own := *report
-		own.Name, own.State = name, schema.MachineUp
-		input.Observed.Machines = append(input.Observed.Machines, &own)
-	}
+	input := storedInput(state)
+	input.Desired, input.Now, input.Seed = desired, time.Now(), "apply"
 	if head := state.Accepted.Head; head != "" && head != desired.Commit {
 		follows, err := commit.IsAncestor(c.Context, head, desired.Commit)
 		if err != nil {
@@ -118,7 +128,7 @@ func (e *environment) mayApply(c *cli.Context, controller *control.Controller, c
 		}
 		input.Rewritten = !follows
 	}
-	if deletes := dataDeleted(input, planner.Plan(input)); len(deletes) > 0 {
+	if deletes := saved.unseen(dataDeleted(input, planner.Plan(input))); len(deletes) > 0 {
 		return e.confirm(deletes)
 	}
 	return nil
@@ -129,7 +139,7 @@ func (e *environment) mayApply(c *cli.Context, controller *control.Controller, c
 func dataDeleted(input planner.Input, plan schema.Plan) (deletes []string) {
 	for _, step := range plan.Steps {
 		if step.Action == schema.ActionDeleteCopy {
-			deletes = append(deletes, fmt.Sprintf("%s on %s", step.Object, step.Machine))
+			deletes = append(deletes, deletionText(step))
 		}
 	}
 	heard := map[string]bool{}
@@ -152,6 +162,8 @@ func dataDeleted(input planner.Input, plan schema.Plan) (deletes []string) {
 	}
 	return deletes
 }
+
+func deletionText(step schema.Step) string { return fmt.Sprintf("%s on %s", step.Object, step.Machine) }
 
 func specOf(o *schema.AcceptedObject) schema.Spec {
 	if o == nil || o.Object == nil {
@@ -185,6 +197,7 @@ type applying struct {
 	brake      *control.Brake
 	out        view.Apply
 	commit     string
+	saved      *savedPlan // nil for none
 	progress   control.Progress
 	last       reconciler.Status
 }
@@ -200,10 +213,14 @@ func (a *applying) run(parent context.Context, timeout time.Duration) error {
 	code, err := a.wait(parent, timeout, done)
 	stop()
 	if err := errors.Join(err, <-done); err != nil {
-		return err
+		return a.opened(err)
 	}
 	if code == exitInterrupted {
-		return &exitStatus{exitInterrupted, errors.New("interrupted; running the same apply again goes on from here")}
+		again := "running the same apply again"
+		if a.saved != nil {
+			again = "apply --ref " + a.commit
+		}
+		return &exitStatus{exitInterrupted, fmt.Errorf("interrupted; %s goes on from here", again)}
 	}
 	converged, _ := a.last.Converged(false)
 	err = a.out.Applied(view.Applied{
@@ -213,6 +230,18 @@ func (a *applying) run(parent context.Context, timeout time.Duration) error {
 		return err
 	}
 	return exitWith(code)
+}
+
+// opened is an error of the whole apply; one of what is written first says all.
+func (a *applying) opened(err error) error {
+	var refused *reconciler.OpeningError
+	switch {
+	case !errors.As(err, &refused):
+		return err
+	case errors.Is(err, store.ErrUsed):
+		return used(a.commit, time.Time{})
+	}
+	return refused.Err
 }
 
 // wait follows the controller until there is nothing more to wait for. When the
