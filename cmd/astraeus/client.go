@@ -3,25 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
-	"strings"
 	"time"
-
-	"github.com/urfave/cli/v2"
 
 	"astraeus.io/astraeus/statusapi"
 )
-
-// serverVariable names the status API for commands without --server.
-const serverVariable = "ASTRAEUS_SERVER"
-
-// labAddressFile is where a lab in its usual directory writes its status API's address.
-const labAddressFile = ".lab/address"
 
 // Bounds of one answer.
 const (
@@ -29,35 +18,13 @@ const (
 	maxAnswer     = 256 << 20
 )
 
-func serverFlag() cli.Flag {
-	return &cli.StringFlag{Name: "server", Usage: "`URL` of the status API; default $" + serverVariable + ", or the lab's"}
-}
-
 // client reads one status API.
 type client struct {
 	base serverURL
 	http *http.Client
-}
-
-// server is the status API that a command line means: --server, the environment,
-// or a running lab's.
-func (e *environment) server(c *cli.Context) (*client, error) {
-	text := c.String("server")
-	if text == "" {
-		text = e.getenv(serverVariable)
-	}
-	if text == "" {
-		data, _ := os.ReadFile(labAddressFile) // without a lab there is no file
-		text = strings.TrimSpace(string(data))
-	}
-	if text == "" {
-		return nil, errors.New("no server: give --server URL or set " + serverVariable)
-	}
-	base, err := parseServerURL(text)
-	if err != nil {
-		return nil, err
-	}
-	return &client{base: base, http: &http.Client{Timeout: clientTimeout}}, nil
+	from string // who named it: a flag, a variable or a lab's file
+	// isLab: a lab wrote the address, and may be gone.
+	isLab bool
 }
 
 // get decodes the answer at path into value. Unknown fields are let through: a
@@ -71,6 +38,9 @@ func (c *client) get(ctx context.Context, query url.Values, value any, path ...s
 	}
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.http.Do(req)
+	if err != nil && c.isLab && ctx.Err() == nil {
+		return fmt.Errorf("the lab of %s does not answer (%w): start it, remove the file if it is gone, or give --server", c.from, err)
+	}
 	if err != nil {
 		return fmt.Errorf("status API: %w", err)
 	}

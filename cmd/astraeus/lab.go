@@ -15,7 +15,7 @@ func labCommand(env *environment) *cli.Command {
 			"With --once it ends when everything is reached: 0; at --timeout: 6.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "repo", Value: ".", Usage: "the `DIR` whose files are desired"},
-			&cli.StringFlag{Name: "dir", Value: ".lab", Usage: "the `DIR` that holds all that the lab makes"},
+			&cli.StringFlag{Name: "dir", Usage: "the `DIR` that holds all that the lab makes; default .lab, or a place in the state folder when that would lie in the repository"},
 			&cli.BoolFlag{Name: "once", Usage: "end when everything is reached"},
 			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "how long --once may take; 0 is for ever"},
 			&cli.StringFlag{Name: "status", Value: "127.0.0.1:0", Usage: "loopback `ADDRESS` of the status API"},

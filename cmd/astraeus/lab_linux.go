@@ -31,15 +31,19 @@ func (e *environment) lab(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	dir, err := e.labDirectory(c.String("dir"), c.String("repo"))
+	if err != nil {
+		return err
+	}
 	l, err := lab.Open(c.Context, lab.Options{
-		Repo: c.String("repo"), Dir: c.String("dir"), Status: c.String("status"),
+		Repo: c.String("repo"), Dir: dir, Status: c.String("status"),
 		Load: e.loader.files, Schema: load.SchemaHash(), Log: log,
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	show, err := e.labView(c, l)
+	show, err := e.labView(c, l, dir)
 	if err != nil {
 		return err
 	}
@@ -63,6 +67,7 @@ type labView struct {
 	lab      *lab.Lab
 	env      *environment
 	cli      *cli.Context
+	dir      string
 	plan     view.Plan
 	problems view.Diagnostics
 	meter    view.Apply
@@ -74,8 +79,8 @@ type labView struct {
 	diagnosed string
 }
 
-func (e *environment) labView(c *cli.Context, l *lab.Lab) (*labView, error) {
-	v := &labView{lab: l, env: e, cli: c}
+func (e *environment) labView(c *cli.Context, l *lab.Lab, dir string) (*labView, error) {
+	v := &labView{lab: l, env: e, cli: c, dir: dir}
 	var errs [4]error
 	v.plan, errs[0] = view.NewPlan("table", e.out(c))
 	v.problems, errs[1] = view.NewDiagnostics(c.String("diagnostics"), buildVersion(), e.err(c))
@@ -86,7 +91,7 @@ func (e *environment) labView(c *cli.Context, l *lab.Lab) (*labView, error) {
 
 // follow shows what happens until there is nothing more to wait for.
 func (v *labView) follow(ctx context.Context, once bool, timeout time.Duration, done chan error) (int, error) {
-	v.say("lab: status API at %s, everything else in %s", v.lab.Address, v.cli.String("dir"))
+	v.say("lab: status API at %s, everything else in %s", v.lab.Address, v.dir)
 	updates, cancel := v.lab.Reconciler.Subscribe()
 	defer cancel()
 	var late <-chan time.Time

@@ -64,11 +64,11 @@ func home(t testing.TB) string {
 	return dir
 }
 
-// command is the program as an ordinary user gives it.
-func command(ctx context.Context, dir string, args ...string) *exec.Cmd {
+// command is the program as an ordinary user gives it at home.
+func command(ctx context.Context, dir, home string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
-	cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "NO_COLOR=1", "TMPDIR=" + dir}
+	cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "NO_COLOR=1", "TMPDIR=" + home}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 30 * time.Second
 	return ordinary(cmd)
@@ -85,9 +85,15 @@ func ordinary(cmd *exec.Cmd) *exec.Cmd {
 // run runs the program to its end.
 func run(t testing.TB, dir string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
+	return runIn(t, dir, dir, args...)
+}
+
+// runIn is run in a directory that is not the user's home.
+func runIn(t testing.TB, dir, home string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := command(ctx, dir, args...)
+	cmd := command(ctx, dir, home, args...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	err := cmd.Run()
@@ -135,6 +141,7 @@ type running struct {
 
 	mu     sync.Mutex
 	stderr strings.Builder
+	stdout output
 	done   chan error
 	cmd    *exec.Cmd
 }
@@ -142,14 +149,20 @@ type running struct {
 // start runs a lab until the test ends.
 func start(t testing.TB, at, repo string) *running {
 	t.Helper()
+	return startIn(t, at, at, "lab", "--repo", repo, "--dir", filepath.Join(at, "lab"))
+}
+
+// startIn runs a command line that is a lab's until the test ends.
+func startIn(t testing.TB, dir, home string, args ...string) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{t: t, dir: filepath.Join(at, "lab"), done: make(chan error, 1)}
-	r.cmd = command(ctx, at, "lab", "--repo", repo, "--dir", r.dir)
-	r.cmd.Stdout = io.Discard
+	r := &running{t: t, done: make(chan error, 1)}
+	r.cmd = command(ctx, dir, home, args...)
+	r.cmd.Stdout = &r.stdout
 	pipe, err := r.cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, r.cmd.Start())
-	ready := make(chan string, 1)
+	ready := make(chan []string, 1)
 	go func() {
 		r.read(pipe, ready)
 		r.done <- r.cmd.Wait()
@@ -160,7 +173,8 @@ func start(t testing.TB, at, repo string) *running {
 		r.noLeftovers()
 	})
 	select {
-	case r.address = <-ready:
+	case found := <-ready:
+		r.address, r.dir = found[1], found[2]
 	case err := <-r.done:
 		r.done <- err
 		t.Fatalf("the lab ended: %v\n%s", err, r.text())
@@ -170,16 +184,34 @@ func start(t testing.TB, at, repo string) *running {
 	return r
 }
 
-var addressPattern = regexp.MustCompile(`status API at (http://\S+),`)
+// output is what a running program has written so far.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
 
-func (r *running) read(pipe io.Reader, ready chan<- string) {
+func (o *output) Write(data []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(data)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+var addressPattern = regexp.MustCompile(`status API at (http://\S+), everything else in (\S+)`)
+
+func (r *running) read(pipe io.Reader, ready chan<- []string) {
 	lines := bufio.NewScanner(pipe)
 	for lines.Scan() {
 		r.mu.Lock()
 		r.stderr.WriteString(lines.Text() + "\n")
 		r.mu.Unlock()
 		if m := addressPattern.FindStringSubmatch(lines.Text()); m != nil {
-			ready <- m[1]
+			ready <- m
 		}
 	}
 }

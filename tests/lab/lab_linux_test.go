@@ -242,3 +242,24 @@ func TestTimeoutSaysWhatIsMissing(t *testing.T) {
 	require.Equal(t, 6, code, "%s\n%s", stdout, stderr)
 	require.Contains(t, stderr, "not reached in time")
 }
+
+// Inside a repository the lab keeps out of it, says where it is, and is found by
+// the commands that are given there. X-38
+func TestLabInItsRepository(t *testing.T) {
+	needsNamespaces(t)
+	at := home(t)
+	repo := example(t, at)
+	r := startIn(t, repo, at, "lab")
+	require.Contains(t, r.dir, filepath.Join(at, ".local/state/astraeus/labs/repo-"))
+	r.settled()
+	code, stdout, stderr := runIn(t, filepath.Join(repo, "orgs"), at, "get", "drives")
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, "imagenet")
+	code, stdout, stderr = runIn(t, repo, at, "plan", "--detailed-exitcode")
+	require.Equal(t, 0, code, "%s\n%s", stdout, stderr)
+	require.Contains(t, stderr, "in force: commit ")
+	require.Contains(t, stderr, r.dir+"/address")
+	code, stdout, stderr = runIn(t, at, at, "plan", "--repo", repo, "--detailed-exitcode")
+	require.Equal(t, 0, code, "%s\n%s", stdout, stderr)
+	require.NoDirExists(t, filepath.Join(repo, ".lab"))
+}

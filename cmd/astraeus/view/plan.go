@@ -18,22 +18,32 @@ type Plan interface {
 // PlanFormats are the formats of NewPlan.
 var PlanFormats = []string{"table", "json", "markdown"}
 
+// PlanContext is what a view needs to know beside the plan.
+type PlanContext struct {
+	Origins Origins
+}
+
+// Origins say where a plan's inputs came from.
+type Origins struct {
+	InForce  string `json:"in_force_from,omitempty"` // a server, a commit, or nothing
+	Observed string `json:"observed_from,omitempty"` // a server, a file, or nothing
+}
+
 // NewPlan is the view of a format.
-func NewPlan(format string, out Out) (Plan, error) {
+func NewPlan(format string, out Out) (Plan, error) { return NewPlanOf(format, out, PlanContext{}) }
+
+// NewPlanOf is the view of a format for a plan of which more is known.
+func NewPlanOf(format string, out Out, about PlanContext) (Plan, error) {
 	switch format {
 	case "table":
 		return humanPlan{out}, nil
 	case "json":
-		return jsonPlan{out}, nil
+		return jsonPlan{out, about.Origins}, nil
 	case "markdown":
 		return markdownPlan{out}, nil
 	}
 	return nil, &FormatError{format, PlanFormats}
 }
-
-type jsonPlan struct{ out Out }
-
-func (v jsonPlan) Plan(doc planner.PlanDocument) error { return writeJSON(v.out, doc) }
 
 type humanPlan struct{ out Out }
 
