@@ -122,22 +122,36 @@ func (p *pass) judgeLocation(o *schema.Object, l *schema.DataLocationSpec) *sche
 	if report == nil || report.Filesystems == nil {
 		return hold(notReported(name))
 	}
-	fs := filesystemOf(report.Filesystems, l.Path)
-	switch {
-	case fs == nil:
-		return hold(noFilesystem(name, l.Path))
-	case fs.Shared:
-		return hold(notOwnDisk)
-	case fs.System:
-		p.note(schema.Diagnostic{Pos: o.At(locationField), Object: o.Key, Field: locationField, Message: systemDiskWarning})
+	problem, warning := DataLocationProblem(name, report.Filesystems, l.Path)
+	if warning != "" {
+		p.note(schema.Diagnostic{Pos: o.At(locationField), Object: o.Key, Field: locationField, Message: warning})
 	}
-	if schema.Overlaps(l.Path, agentState) {
-		return hold(overlapsState(l.Path))
+	if problem != "" {
+		return hold(problem)
 	}
 	if path, by := p.hostPathIn(o.Org, name, l.Path); by != (schema.Key{}) {
 		return hold(locationOverlaps(l.Path, path, by))
 	}
 	return nil
+}
+
+// DataLocationProblem says what forbids a folder as a machine's data location, by
+// the disks that the machine reports (D-31, X-16), "" for nothing, and what a
+// person should know of it. Other objects' paths are not looked at.
+func DataLocationProblem(machine string, disks []schema.Filesystem, path string) (problem, warning string) {
+	fs := filesystemOf(disks, path)
+	switch {
+	case fs == nil:
+		return noFilesystem(machine, path), ""
+	case fs.Shared:
+		return notOwnDisk, ""
+	case fs.System:
+		warning = systemDiskWarning
+	}
+	if schema.Overlaps(path, agentState) {
+		problem = overlapsState(path)
+	}
+	return problem, warning
 }
 
 func heldCopies(r *schema.MachineReport) (n int) {
