@@ -4,8 +4,8 @@ import (
 	"astraeus.io/astraeus/schema"
 )
 
-// targetOf is what a Deletion names, zero for an allowance.
-func targetOf(namespace string, s *schema.DeletionSpec) schema.Key {
+// deletionTarget is what a Deletion names, zero for an allowance.
+func deletionTarget(namespace string, s *schema.DeletionSpec) schema.Key {
 	for _, field := range []struct {
 		kind schema.Kind
 		name string
@@ -27,7 +27,7 @@ func (p *pass) judgeDeletion(o *schema.Object, spec *schema.DeletionSpec, _ *sch
 	if spec.Allow != nil {
 		return nil
 	}
-	target := targetOf(o.Key.Namespace, spec)
+	target := deletionTarget(o.Key.Namespace, spec)
 	if a := p.objects[target]; a != nil && a.Object.ManagedBy != (schema.Key{}) && target.Kind == schema.KindDrive {
 		return holdOf(o, "spec.drive", schema.CodeDatavolumeManaged, driveManaged(target.Name, a.Object.ManagedBy))
 	}
@@ -43,27 +43,61 @@ func (p *pass) readDeletions() {
 	for _, key := range p.keysOf(schema.KindDeletion) {
 		a := p.objects[key]
 		spec := a.Object.Spec.(*schema.DeletionSpec)
+		p.bindDeletion(key, a, spec)
 		if spec.Allow != nil {
-			where := key.Namespace
-			if !spec.Allow.Kind.InWorkspace() {
-				where = a.Object.Org
-			}
-			p.gate.spared[spareKey{where, spec.Allow.Kind}] += spec.Allow.Count
+			p.readAllowance(key, a, spec.Allow)
 			continue
 		}
-		target := targetOf(key.Namespace, spec)
+		target := deletionTarget(key.Namespace, spec)
 		named := p.objects[target]
-		if !p.hadBefore(key) && named != nil {
-			a.Target = named.UID // new in this pass: its copy is the pass's own
+		say := func(message string) {
+			p.note(schema.Diagnostic{Pos: a.Object.At("spec"), Object: key, Message: message})
 		}
 		switch {
-		case named != nil && a.Target == named.UID && p.gate.want(target) == nil:
+		case named != nil && a.Target == named.UID && p.declared(target):
+			say(deletionConflict(target)) // its file came back before it was gone
+		case named != nil && a.Target == named.UID:
 			p.gate.forced[target] = key
-			p.gate.force[target] = spec.Force && target.Kind == schema.KindDrive
+			p.gate.force[target] = p.gate.force[target] || spec.Force && target.Kind == schema.KindDrive
 		case a.Target == "":
-			p.note(schema.Diagnostic{Pos: a.Object.At("spec"), Object: key, Message: deletionUseless(target)})
+			say(deletionUseless(target))
 		default:
-			p.note(schema.Diagnostic{Pos: a.Object.At("spec"), Object: key, Message: deletionSpent(target)})
+			say(deletionSpent(target))
 		}
 	}
+}
+
+// bindDeletion binds a Deletion once, when it is accepted or asks for something
+// else than before: to the uid of what it names, an allowance to the commit.
+func (p *pass) bindDeletion(key schema.Key, a *schema.AcceptedObject, spec *schema.DeletionSpec) {
+	if old := p.in.Accepted.Objects[key]; inForce(old) && sameDeletion(old.Object.Spec.(*schema.DeletionSpec), spec) {
+		return
+	}
+	// What differs was let through in this pass, so that the value is the pass's own.
+	a.Target = ""
+	if named := p.objects[deletionTarget(key.Namespace, spec)]; named != nil {
+		a.Target = named.UID
+	}
+	if spec.Allow != nil {
+		a.Target = p.in.Desired.Commit
+	}
+}
+
+// sameDeletion reports whether both ask for the same; labels are no new demand.
+func sameDeletion(a, b *schema.DeletionSpec) bool {
+	return a == b || schema.HashJSON(a) == schema.HashJSON(b)
+}
+
+// readAllowance: it lifts the budget for the head that it was accepted with, and
+// for no later one.
+func (p *pass) readAllowance(key schema.Key, a *schema.AcceptedObject, allow *schema.DeletionAllow) {
+	if a.Target != p.in.Desired.Commit {
+		p.note(schema.Diagnostic{Pos: a.Object.At("spec"), Object: key, Message: allowanceSpent})
+		return
+	}
+	where := key.Namespace
+	if !allow.Kind.InWorkspace() {
+		where = a.Object.Org
+	}
+	p.gate.spared[spareKey{where, allow.Kind}] += allow.Count
 }

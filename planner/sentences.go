@@ -24,6 +24,7 @@ const (
 	driveDataUntouched = "the data on the machines is not deleted"                                                                       // D-61
 	rewrittenHistory   = "the history was rewritten: this commit does not descend from the one in force; allow it on purpose"            // G-5
 	localVolumeGang    = "a run over several machines cannot use a local volume: the other machines would mount an empty directory"      // V-7
+	allowanceSpent     = "it was for one commit, which has passed: this Deletion can be removed"
 	storedNotApplied   = "accepted and stored, not applied: "                                                                            // D-6
 	checkpointNotThere = "checkpoint_path of a run over several machines is on no shared volume or drive: each would write its own disk" // V-11
 )

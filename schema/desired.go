@@ -60,7 +60,8 @@ type AcceptedObject struct {
 	// FillGeneration is the generation in which a drive's fill last changed: the one
 	// that its copies are filled by (D-42, X-8).
 	FillGeneration int64 `json:"fill_generation,omitempty"`
-	// Target is the uid that a Deletion was bound to when it was accepted (X-27).
+	// Target is what a Deletion was bound to when it was accepted: the uid of what it
+	// names (X-27), or the commit for which an allowance lifts the budget (X-28).
 	Target string `json:"target,omitempty"`
 	// Refused is the newest candidate that was not let through, nil when there is none.
 	Refused *Refusal `json:"refused,omitempty"`
