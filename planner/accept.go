@@ -63,12 +63,12 @@ func (p *pass) accept() {
 	p.considerKind(schema.KindWorkspace, schema.KindHostPathGrant)
 	p.considerKind(schema.KindDeletion)
 	p.readDeletions()
+	p.indexVolumeIDs() // before anything is removed: a renamed volume does not count as a deletion
 	p.removeKinds(schema.KindHostPathGrant)
 	p.buildGrants()
 	p.considerKind(schema.KindModel)
 	p.expandModels()
 	p.considerKind(schema.KindDrive)
-	p.indexVolumeIDs()
 	p.considerKind(schema.KindVolume)
 	p.buildDrives()
 	p.buildVolumes()

@@ -81,7 +81,8 @@ func (p *pass) countBudget() *budget {
 		k := budgetKey{key.Kind, a.Object.Org, a.Object.Workspace}
 		c := b.kinds[k]
 		c.total++
-		if _, onPurpose := p.gate.forced[key]; !onPurpose && p.goes(key) && !hasKey(p.gate.moved, key) {
+		gone := p.goes(key) && !hasKey(p.gate.moved, key) || p.leavesPlaced(key)
+		if !hasKey(p.gate.forced, key) && gone {
 			c.leaving++
 		}
 		b.kinds[k] = c

@@ -84,12 +84,26 @@ func sameFill(a, b *schema.FillSpec) bool { return a == b || schema.HashJSON(a) 
 // judgeLeavingPlaced: leaving `placed` deletes the copies, with all the
 // conditions of a deletion (X-29).
 func (p *pass) judgeLeavingPlaced(o *schema.Object) *schema.Hold {
+	const field = "spec.sources[0].node_scope"
 	if pos, whole := p.in.Desired.Whole(o.Org, o.Workspace); !whole {
-		hold := holdOf(o, "spec.sources[0].node_scope", schema.CodeWorkspaceNotWhole, notWhole(pos))
-		return hold
+		return holdOf(o, field, schema.CodeWorkspaceNotWhole, notWhole(pos))
+	}
+	if text := p.overBudget(o.Key); text != "" {
+		return holdOf(o, field, schema.CodeDeletionBudget, text)
 	}
 	p.gate.leaving[o.Key] = true
 	return nil
+}
+
+// leavesPlaced reports whether the commit asks a placed drive to be another kind
+// of drive: its copies would go.
+func (p *pass) leavesPlaced(key schema.Key) bool {
+	if key.Kind != schema.KindDrive {
+		return false
+	}
+	o := p.gate.want(key)
+	return o != nil && p.hadBefore(key) &&
+		p.in.Accepted.Objects[key].Object.Spec.(*schema.DriveSpec).Placed() && !o.Spec.(*schema.DriveSpec).Placed()
 }
 
 // judgeModel: a model's drive must not be someone else's already (D-43).

@@ -37,8 +37,8 @@ func (p *pass) mayLeave(key schema.Key) bool {
 	if a.Object.ManagedBy != (schema.Key{}) {
 		return true // goes with its owner, or because the owner has fewer now
 	}
-	if _, moved := p.gate.moved[key]; moved {
-		return true
+	if to, moved := p.gate.moved[key]; moved {
+		return p.mayMove(key, to)
 	}
 	if p.in.Rewritten {
 		p.holdRemoval(key, schema.CodeHistoryRewritten, rewrittenHistory, a.Object.Origin)
@@ -59,6 +59,17 @@ func (p *pass) mayLeave(key schema.Key) bool {
 		}
 	}
 	return true
+}
+
+// mayMove reports whether a renamed volume's older name may go: not before the
+// newer one is in force, or the record would be lost (V-2, V-8).
+func (p *pass) mayMove(from, to schema.Key) bool {
+	if p.objects[to] != nil {
+		return true
+	}
+	hold := p.gate.held[to].Hold
+	p.holdRemoval(from, hold.Code, hold.Message, hold.Pos)
+	return false
 }
 
 func (p *pass) remove(key schema.Key) {
