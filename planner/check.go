@@ -64,7 +64,7 @@ func (p *pass) whyOtherVolume(at pin) schema.Reason {
 func whyMachine(t *template, m *machine) (schema.Reason, bool) {
 	switch {
 	case !m.up():
-		return schema.Reason{Code: schema.ReasonMachineDown, Args: schema.ReasonArgs{State: string(m.state)}}, false
+		return whyAway(m), false
 	case !m.spec.IsSchedulable():
 		return schema.Reason{Code: schema.ReasonUnschedulable}, false
 	}
@@ -81,6 +81,14 @@ func whyMachine(t *template, m *machine) (schema.Reason, bool) {
 		return schema.Reason{Code: schema.ReasonUnknownResources}, false
 	}
 	return schema.Reason{}, true
+}
+
+// whyAway says that a machine is not up: down, or not heard yet by this leader.
+func whyAway(m *machine) schema.Reason {
+	if m.state == schema.MachineUnknown {
+		return schema.Reason{Code: schema.ReasonNotConnected}
+	}
+	return schema.Reason{Code: schema.ReasonMachineDown, Args: schema.ReasonArgs{State: string(m.state)}}
 }
 
 const rankLast = 100
@@ -224,17 +232,27 @@ func whyNoRoom(d *drive, m *machine, coming int64) (schema.Reason, bool) {
 	return schema.Reason{}, true
 }
 
+// whyNoResources names all that is missing; the code is of the first.
 func whyNoResources(t *template, m *machine) (schema.Reason, bool) {
 	l := &m.load
-	switch {
-	case t.cpu > 0 && l.cpu < t.cpu:
-		return schema.Reason{Code: schema.ReasonCPU, Args: schema.ReasonArgs{Cores: t.share, Free: float64(max(0, l.cpu)) / 1000}}, false
-	case t.memory > 0 && l.memory < t.memory:
-		return schema.Reason{Code: schema.ReasonMemory, Args: schema.ReasonArgs{Need: t.memory, Have: max(0, l.memory)}}, false
-	case l.gpus < t.gpus:
+	cpu, memory, gpus := t.cpu > 0 && l.cpu < t.cpu, t.memory > 0 && l.memory < t.memory, l.gpus < t.gpus
+	if !cpu && !memory && !gpus {
+		return schema.Reason{}, true
+	}
+	if !cpu && !memory {
 		return schema.Reason{Code: schema.ReasonGPUs, Args: schema.ReasonArgs{Need: int64(t.gpus), Have: int64(max(0, l.gpus))}}, false
 	}
-	return schema.Reason{}, true
+	r := schema.Reason{Code: schema.ReasonMemory}
+	if cpu {
+		r.Code, r.Args.Cores, r.Args.Free = schema.ReasonCPU, t.share, float64(max(0, l.cpu))/1000
+	}
+	if memory {
+		r.Args.Need, r.Args.Have = t.memory, max(0, l.memory)
+	}
+	if gpus {
+		r.Args.GPUs, r.Args.FreeGPU = int64(t.gpus), int64(max(0, l.gpus))
+	}
+	return r, false
 }
 
 // missingPiece names the machine and the piece that a network mount lacks

@@ -116,7 +116,8 @@ func (p *pass) noteMissingDrives(o *schema.Object, place templatePlace) {
 	for i, ref := range place.task.DatavolumeRefs {
 		if p.driveOf(o, ref.Name) == nil {
 			field := indexed(place.field+".datavolume_refs", i, ".name")
-			p.note(schema.Diagnostic{Pos: o.At(field), Object: o.Key, Field: field, Message: driveMissing(ref.Name)})
+			why := p.whyNoDrive(schema.Key{Kind: schema.KindDrive, Namespace: o.Key.Namespace, Name: ref.Name})
+			p.note(schema.Diagnostic{Pos: o.At(field), Object: o.Key, Field: field, Message: why.Message()})
 		}
 	}
 }

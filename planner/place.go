@@ -104,8 +104,9 @@ func (p *pass) setPlacement(r *run, wanted []*template, workers []schema.PlacedW
 // the old workers running. It reports whether it did.
 func (p *pass) replace(r *run, attempt int) bool {
 	if m := p.unknownMachine(r); m != nil {
-		r.short = &shortage{replaces: true, reasons: []schema.Reason{{Code: schema.ReasonMachineDown, Machine: m.name, Count: 1,
-			Args: schema.ReasonArgs{State: string(m.state)}}}}
+		away := whyAway(m)
+		away.Machine, away.Count = m.name, 1
+		r.short = &shortage{replaces: true, reasons: []schema.Reason{away}}
 		return false
 	}
 	before := map[string]string{}

@@ -175,8 +175,6 @@ func pathNeedsGrant(path string) string {
 
 func mountPathTwice(path string) string { return fmt.Sprintf("mount path %s is used twice", path) }
 
-func driveMissing(name string) string { return fmt.Sprintf("drive %s does not exist", name) }
-
 func addressNotReported(machine, address string) string {
 	return fmt.Sprintf("machine %s does not report its declared address %s", machine, address)
 }

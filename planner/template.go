@@ -131,7 +131,7 @@ func (p *pass) useDrive(t *template, ref *schema.DatavolumeRef) {
 	key := schema.Key{Kind: schema.KindDrive, Namespace: t.run.Namespace, Name: ref.Name}
 	d := p.drives[key]
 	if d == nil {
-		t.fail(schema.ReasonNoDrive, schema.ReasonArgs{Drive: ref.Name})
+		t.problem = append(t.problem, p.whyNoDrive(key))
 		return
 	}
 	if ref.SourceIndex < 0 || ref.SourceIndex >= len(d.spec.Sources) {
@@ -169,6 +169,25 @@ func (p *pass) useDrive(t *template, ref *schema.DatavolumeRef) {
 		}
 	}
 	t.uses = append(t.uses, u)
+}
+
+// whyNoDrive says why a drive is not in force: there is none (D-57), or its file
+// is there and held back or cannot be used.
+func (p *pass) whyNoDrive(key schema.Key) schema.Reason {
+	r := schema.Reason{Code: schema.ReasonNoDrive, Count: 1, Args: schema.ReasonArgs{Drive: key.Name}}
+	refusal := p.gate.held[key]
+	if d := p.in.Desired; d != nil {
+		if pos, invalid := d.Invalid[key]; invalid {
+			r.Args.Path = pos.String()
+			return r
+		}
+	} else if a := p.in.Accepted.Objects[key]; a != nil {
+		refusal = a.Refused
+	}
+	if refusal != nil && refusal.Candidate != nil {
+		r.Args.Text = refusal.Hold.Message
+	}
+	return r
 }
 
 // effectiveMode is the reference's mode, else the source's, under the grant's

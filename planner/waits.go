@@ -32,7 +32,7 @@ func (p *pass) explainWaits() {
 
 func (p *pass) wait(key schema.Key, worker string, reasons []schema.Reason) {
 	if len(reasons) > 0 {
-		p.out.Waits = append(p.out.Waits, schema.Wait{Run: key, Worker: worker, Reasons: reasons, Summary: summary(reasons, worker == "")})
+		p.out.Waits = append(p.out.Waits, schema.Wait{Run: key, Worker: worker, Reasons: reasons, Summary: schema.Summarize(reasons, schema.MostInSummary)})
 	}
 }
 
@@ -58,44 +58,6 @@ func (p *pass) keep(list []schema.Reason) []schema.Reason {
 	from := len(p.reasons)
 	p.reasons = append(p.reasons, list...)
 	return p.reasons[from:len(p.reasons):len(p.reasons)]
-}
-
-// mostInSummary bounds the one line that sums a wait up.
-const mostInSummary = 6
-
-// summary is one line. machines says that the reasons are about several, so that
-// each names its own.
-func summary(reasons []schema.Reason, machines bool) string {
-	if len(reasons) == 1 && reasons[0].Count <= 1 {
-		return reasons[0].Message()
-	}
-	var b strings.Builder
-	for i, r := range reasons[:min(len(reasons), mostInSummary)] {
-		if i > 0 {
-			b.WriteString("; ")
-		}
-		if machines {
-			b.WriteString(named(r))
-		} else {
-			b.WriteString(r.Message())
-		}
-	}
-	if more := len(reasons) - mostInSummary; more > 0 {
-		fmt.Fprintf(&b, "; and %d more reasons", more)
-	}
-	return b.String()
-}
-
-// named is a reason's sentence with the machines it is about.
-func named(r schema.Reason) string {
-	message := r.Message()
-	switch {
-	case r.Count > 1:
-		return fmt.Sprintf("%d machines: %s", r.Count, message)
-	case r.Machine != "" && !strings.Contains(message, r.Machine):
-		return r.Machine + ": " + message
-	}
-	return message
 }
 
 // whyUnplaced is why a run has no place, or its newer spec has none.
@@ -144,8 +106,8 @@ func (p *pass) missingDrives(r *run) []schema.Reason {
 	var list []schema.Reason
 	for _, place := range placesOf(r.spec) {
 		for _, ref := range place.task.DatavolumeRefs {
-			if p.drives[schema.Key{Kind: schema.KindDrive, Namespace: r.key.Namespace, Name: ref.Name}] == nil {
-				list = append(list, schema.Reason{Code: schema.ReasonNoDrive, Count: 1, Args: schema.ReasonArgs{Drive: ref.Name}})
+			if key := (schema.Key{Kind: schema.KindDrive, Namespace: r.key.Namespace, Name: ref.Name}); p.drives[key] == nil {
+				list = append(list, p.whyNoDrive(key))
 			}
 		}
 	}

@@ -31,7 +31,8 @@ func (p *pass) whyNotRunning(r *run, w *schema.PlacedWorker) []schema.Reason {
 	case m.state == schema.MachineDown:
 		return one(schema.ReasonLost, schema.ReasonArgs{Machine: w.Machine, Drive: p.mayWrite(r, w)})
 	case !m.up():
-		return one(schema.ReasonMachineDown, schema.ReasonArgs{State: string(m.state)})
+		away := whyAway(m)
+		return one(away.Code, away.Args)
 	}
 	seen, there := m.seen.workers[idOfPlaced(r.placed, w)]
 	if there && seen.State != schema.WorkerPreparing {
@@ -75,7 +76,7 @@ func (p *pass) whyNotReady(r *run, w *schema.PlacedWorker, m *machine) []schema.
 			if s.maker(schema.ActionCreateDir, b.UID, b.Source) == "" {
 				continue
 			}
-			add(schema.ReasonCreatingDir, schema.ReasonArgs{Path: b.Path})
+			add(schema.ReasonCreatingDir, schema.ReasonArgs{Path: b.Path, Drive: b.Drive.Name})
 			action = schema.ActionCreateDir
 		case schema.BindCopy:
 			action = p.waitCopy(s, b, add)

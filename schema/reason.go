@@ -19,6 +19,7 @@ const (
 	ReasonOtherSite        ReasonCode = "OTHER_SITE"         // D-56
 	ReasonNoDrive          ReasonCode = "NO_DRIVE"           // D-57
 	ReasonMachineDown      ReasonCode = "MACHINE_DOWN"
+	ReasonNotConnected     ReasonCode = "NOT_CONNECTED"     // the leader has not heard it (X-24)
 	ReasonNotReported      ReasonCode = "NOT_REPORTED"      // has not reported its disks yet (D-31)
 	ReasonUnschedulable    ReasonCode = "UNSCHEDULABLE"     // X-15
 	ReasonNoEngine         ReasonCode = "NO_ENGINE"         // X-14
@@ -71,8 +72,10 @@ type ReasonArgs struct {
 	State   string  `json:"state,omitempty"`
 	Text    string  `json:"text,omitempty"`
 	Why     string  `json:"why,omitempty"`  // how an earlier attempt ended
-	Need    int64   `json:"need,omitempty"` // bytes, or a count
+	Need    int64   `json:"need,omitempty"` // bytes (of memory), or a count
 	Have    int64   `json:"have,omitempty"`
+	GPUs    int64   `json:"gpus,omitempty"` // beside cores or memory that are missing too
+	FreeGPU int64   `json:"free_gpus,omitempty"`
 	Limit   int64   `json:"limit,omitempty"`
 	Cores   float64 `json:"cores,omitempty"`
 	Free    float64 `json:"free,omitempty"`

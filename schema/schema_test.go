@@ -164,6 +164,12 @@ func TestSentences(t *testing.T) {
 			schema.ReasonArgs{Drive: "lustre-ckpt", Path: "/lustre/checkpoints"}),
 		"drive imagenet is on gpu-01, in another site (eu-west)": at(schema.ReasonOtherSite, "m", args),
 		"drive imagenet does not exist":                          at(schema.ReasonNoDrive, "", args),
+		"drive x is held back: no grant":                         at(schema.ReasonNoDrive, "", schema.ReasonArgs{Drive: "x", Text: "no grant"}),
+		"drive x: its file cannot be used (a/x.cue:5:9)":         at(schema.ReasonNoDrive, "", schema.ReasonArgs{Drive: "x", Path: "a/x.cue:5:9"}),
+		"machine gpu-01 has not connected yet":                   at(schema.ReasonNotConnected, "gpu-01", schema.ReasonArgs{}),
+		"4 machines have not connected yet (a, b, c, …)":         schema.Reason{Code: schema.ReasonNotConnected, Count: 4, Machines: []string{"a", "b", "c", "d"}}.Message(),
+		"needs 4 CPU cores, 1.5 free, and 2 GPUs, 0 free":        at(schema.ReasonCPU, "m", schema.ReasonArgs{Cores: 4, Free: 1.5, GPUs: 2}),
+		"restarts after 10s (attempt 2): command not found: /x":  at(schema.ReasonBackoff, "", schema.ReasonArgs{Text: "10s", Need: 2, Why: "command not found: /x"}),
 		"waiting for imagenet to be mounted from gpu-01 (Exported)": at(schema.ReasonMounting, "gpu-02",
 			schema.ReasonArgs{Drive: "imagenet", Machine: "gpu-01", State: "Exported"}),
 		"Waiting for drive X to be filled on M":                           at(schema.ReasonFilling, "M", schema.ReasonArgs{Drive: "X"}),
@@ -190,7 +196,8 @@ func TestReasonsAreGrouped(t *testing.T) {
 	require.Len(t, grouped, 2)
 	require.Equal(t, 30, grouped[0].Count)
 	require.Len(t, grouped[0].Machines, schema.MaxNamedMachines)
-	require.Equal(t, "30 machines: Choose where to keep data on the machines; needs 4 CPU cores, 1.5 free", schema.Summarize(grouped))
+	require.Equal(t, "30 machines: Choose where to keep data on the machines; gpu-x: needs 4 CPU cores, 1.5 free", schema.Summarize(grouped, 0))
+	require.Equal(t, "30 machines: Choose where to keep data on the machines; and 1 more reasons", schema.Summarize(grouped, 1))
 	slices.Reverse(list)
 	reversed := schema.GroupReasons(list)
 	require.Equal(t, grouped[1], reversed[1])
@@ -199,6 +206,27 @@ func TestReasonsAreGrouped(t *testing.T) {
 	var back []schema.Reason
 	require.NoError(t, json.Unmarshal(data, &back))
 	require.Equal(t, grouped, back)
+}
+
+// every reason of a summary begins with its machines, or none does.
+func TestASummaryNamesMachinesForAllOrNone(t *testing.T) {
+	on := func(code schema.ReasonCode, machine string, args schema.ReasonArgs) schema.Reason {
+		return schema.Reason{Code: code, Machine: machine, Machines: []string{machine}, Count: 1, Args: args}
+	}
+	gpus, taken := on(schema.ReasonGPUs, "gpu-02", schema.ReasonArgs{Need: 2}), on(schema.ReasonTaken, "gpu-03", schema.ReasonArgs{})
+	away := on(schema.ReasonNotConnected, "gpu-01", schema.ReasonArgs{})
+	location := on(schema.ReasonNoDataLocation, "gpu-04", schema.ReasonArgs{})
+	mounting := on(schema.ReasonMounting, "gpu-02", schema.ReasonArgs{Drive: "d", Machine: "gpu-01", State: "Pending"})
+	failed := on(schema.ReasonStepFailed, "gpu-01", schema.ReasonArgs{State: "Export of d", Text: "no"})
+	for want, list := range map[string][]schema.Reason{
+		"needs 2 GPUs, 0 free": {gpus},
+		"gpu-02: needs 2 GPUs, 0 free; gpu-03: another worker of this run is there":                                       {gpus, taken},
+		"machine gpu-01 has not connected yet; gpu-02: needs 2 GPUs, 0 free; gpu-04: Choose where to keep data on gpu-04": {away, gpus, location},
+		"machine gpu-01 has not connected yet; Choose where to keep data on gpu-04":                                       {away, location},
+		"waiting for d to be mounted from gpu-01 (Pending); Export of d on gpu-01: no":                                    {mounting, failed},
+	} {
+		require.Equal(t, want, schema.Summarize(list, schema.MostInSummary))
+	}
 }
 
 func TestDiagnosticsSortAndDropRepeats(t *testing.T) {

@@ -58,9 +58,24 @@ var reasonSentences = map[ReasonCode]func(Reason) string{
 	ReasonOtherSite: func(r Reason) string {
 		return fmt.Sprintf("drive %s is on %s, in another site (%s)", r.Args.Drive, r.Args.Machine, r.Args.Site)
 	},
-	ReasonNoDrive: func(r Reason) string { return fmt.Sprintf("drive %s does not exist", r.Args.Drive) },
+	ReasonNoDrive: func(r Reason) string {
+		switch {
+		case r.Args.Path != "": // its file is there
+			return fmt.Sprintf("drive %s: its file cannot be used (%s)", r.Args.Drive, r.Args.Path)
+		case r.Args.Text != "":
+			return fmt.Sprintf("drive %s is held back: %s", r.Args.Drive, r.Args.Text)
+		}
+		return fmt.Sprintf("drive %s does not exist", r.Args.Drive)
+	},
 	ReasonMachineDown: func(r Reason) string {
 		return fmt.Sprintf("%s %s %s", plural(r, "machine", "machines"), isOrAre(r), cmp.Or(r.Args.State, "Down"))
+	},
+	ReasonNotConnected: func(r Reason) string {
+		text := fmt.Sprintf("%s %s not connected yet", plural(r, "machine", "machines"), hasOrHave(r))
+		if r.where() == "" && len(r.Machines) > 1 {
+			text += " (" + firstOf(r.Machines, 3) + ")"
+		}
+		return text
 	},
 	ReasonNotReported: func(r Reason) string {
 		if r.where() == "" {
@@ -78,12 +93,8 @@ var reasonSentences = map[ReasonCode]func(Reason) string{
 	ReasonUnknownResources: func(r Reason) string {
 		return fmt.Sprintf("%s %s not reported %s", plural(r, "machine", "machines"), hasOrHave(r), cmp.Or(r.Args.Text, "resources"))
 	},
-	ReasonCPU: func(r Reason) string {
-		return fmt.Sprintf("needs %s CPU cores, %s free", cores(r.Args.Cores), cores(r.Args.Free))
-	},
-	ReasonMemory: func(r Reason) string {
-		return fmt.Sprintf("needs %s of memory, %s free", Size(r.Args.Need), Size(r.Args.Have))
-	},
+	ReasonCPU:    missingResources,
+	ReasonMemory: missingResources,
 	ReasonGPUs: func(r Reason) string {
 		return fmt.Sprintf("needs %d GPUs, %d free", r.Args.Need, r.Args.Have)
 	},
@@ -135,7 +146,7 @@ var reasonSentences = map[ReasonCode]func(Reason) string{
 		return fmt.Sprintf("waiting for the copy of %s to be made on %s", r.Args.Drive, r.whereOr("the machines"))
 	},
 	ReasonCreatingDir: func(r Reason) string {
-		return fmt.Sprintf("waiting for %s to be made on %s", r.Args.Path, r.whereOr("the machines"))
+		return fmt.Sprintf("waiting for %s of drive %s to be made on %s", r.Args.Path, r.Args.Drive, r.whereOr("the machines"))
 	},
 	ReasonStarting: func(r Reason) string { return "waiting to start on " + r.whereOr("the machines") },
 	ReasonLost: func(r Reason) string {
@@ -180,18 +191,83 @@ func compareReasons(a, b Reason) int {
 		strings.Compare(a.Message(), b.Message()))
 }
 
-// Summarize sums grouped reasons up in one line: "3 of 5 machines: …; 2: …".
-func Summarize(reasons []Reason) string {
-	parts := make([]string, 0, len(reasons))
-	for _, r := range reasons {
-		text := r.Message()
-		// Some sentences count the machines themselves.
-		if many := strconv.Itoa(r.Count) + " machines"; r.Count > 1 && !strings.HasPrefix(text, many) {
-			text = many + ": " + text
-		}
-		parts = append(parts, text)
+// missingResources names everything that a machine has too little of.
+func missingResources(r Reason) string {
+	a := r.Args
+	var parts []string
+	if a.Cores > 0 {
+		parts = append(parts, fmt.Sprintf("%s CPU cores, %s free", cores(a.Cores), cores(a.Free)))
 	}
-	return strings.Join(parts, "; ")
+	if a.Need > 0 {
+		parts = append(parts, fmt.Sprintf("%s of memory, %s free", Size(a.Need), Size(a.Have)))
+	}
+	if a.GPUs > 0 {
+		parts = append(parts, fmt.Sprintf("%d GPUs, %d free", a.GPUs, a.FreeGPU))
+	}
+	return "needs " + strings.Join(parts, ", and ")
+}
+
+// firstOf lists so many names and says that there are more.
+func firstOf(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:most], ", ") + ", …"
+}
+
+// MostInSummary bounds the one line that sums a wait up.
+const MostInSummary = 6
+
+// Summarize sums grouped reasons up in one line of at most limit reasons (0: all):
+// "4 machines: needs 2 GPUs, 0 free; gpu-05: another worker of this run is there".
+// Either every reason begins with its machines or, where each sentence names them
+// itself or all are about the place that a worker has, none does.
+func Summarize(reasons []Reason, limit int) string {
+	if limit <= 0 {
+		limit = len(reasons)
+	}
+	shown := reasons[:min(len(reasons), limit)]
+	before := needMachines(reasons)
+	var b strings.Builder
+	for i, r := range shown {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		text := r.Message()
+		if who := r.who(); before && who != "" && !strings.HasPrefix(strings.TrimPrefix(text, "machine "), who) {
+			b.WriteString(who + ": ")
+		}
+		b.WriteString(text)
+	}
+	if more := len(reasons) - len(shown); more > 0 {
+		fmt.Fprintf(&b, "; and %d more reasons", more)
+	}
+	return b.String()
+}
+
+// who is the machines that a reason is about as one line begins with them.
+func (r Reason) who() string {
+	if r.Count > 1 {
+		return strconv.Itoa(r.Count) + " machines"
+	}
+	return r.where()
+}
+
+// needMachines reports whether a list of reasons must say of each which machines
+// it is about.
+func needMachines(reasons []Reason) bool {
+	if len(reasons) == 1 && reasons[0].Count <= 1 {
+		return false
+	}
+	need := false
+	for _, r := range reasons {
+		switch r.Code {
+		case ReasonMounting, ReasonFilling, ReasonCreatingCopy, ReasonCreatingDir, ReasonStarting, ReasonLost, ReasonStepFailed:
+			return false // of a worker that has its place
+		}
+		need = need || r.who() != "" && !strings.Contains(r.Message(), r.who())
+	}
+	return need
 }
 
 // WhyMessage is the sentence of a step's reason about an object or machine.

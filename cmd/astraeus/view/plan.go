@@ -245,7 +245,7 @@ func (v humanPlan) waits(doc planner.PlanDocument) (lines []string) {
 		}
 		summary := w.Summary
 		if summary == "" {
-			summary = schema.Summarize(w.Reasons)
+			summary = schema.Summarize(w.Reasons, schema.MostInSummary)
 		}
 		lines = append(lines, fmt.Sprintf("… %s: %s", Plain(name), Plain(summary)))
 	}
