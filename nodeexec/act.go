@@ -160,11 +160,22 @@ func (a *Agent) removeCopy(ctx context.Context, step schema.Step) error {
 	if copies == nil {
 		return errGone
 	}
-	if _, err := a.judgeAgain(ctx, step); err != nil {
+	fresh, err := a.judgeAgain(ctx, step)
+	if err != nil {
 		return err
 	}
+	if step.Action == schema.ActionEvictCopy {
+		a.noteEviction(step)
+	}
 	a.cfg.CrashPoint(CrashBeforeDelete)
-	return copies.Delete(ctx, step.Object, step.Args.UID)
+	if err := copies.Delete(ctx, step.Object, step.Args.UID); err != nil {
+		return err
+	}
+	if c := fresh.findCopy(step.Args.UID); c != nil {
+		a.sizes.put(c.UID, c.Bytes, a.cfg.Now())
+	}
+	a.lookAgain.Store(true)
+	return nil
 }
 
 // judgeAgain judges by a fresh look at the machine. The object's lock is held,
@@ -211,6 +222,16 @@ func (a *Agent) lookFor(ctx context.Context, t *schema.Assignment, action schema
 			return nil, fmt.Errorf("the copies cannot be listed: %w", err)
 		}
 		fresh.copiesKnown = true
+		fresh.copies.Copies = a.sized(fresh.copies.Copies)
+	}
+	if action == schema.ActionEvictCopy {
+		fresh.facts.filesystems, err = ask(ctx, &a.probes, "filesystems to evict", observeWithin, a.cfg.Host.Filesystems, nil)
+		if err != nil {
+			return nil, fmt.Errorf("the filesystems do not answer: %w", err)
+		}
+		if fresh.facts.filesystems == nil {
+			fresh.facts.filesystems = []schema.Filesystem{} // known, so that it is judged
+		}
 	}
 	return fresh, nil
 }

@@ -26,6 +26,8 @@ type Agent struct {
 	uses     *uses
 	failures *failures
 	places   *places
+	evicted  *evictions
+	sizes    trashSizes
 	measured *measurer
 
 	target atomic.Pointer[schema.Assignment] // newest accepted; never changed after that
@@ -39,6 +41,7 @@ type Agent struct {
 	wakeLoop  chan struct{}
 	out       outbox
 	republish atomic.Bool // a stream opened: it gets a whole report
+	lookAgain atomic.Bool // data was removed: the next look takes all numbers anew
 	probes    probes
 
 	ops     ops
@@ -159,7 +162,7 @@ func (a *Agent) turn(ctx context.Context, last *turn, beat bool) (next time.Time
 	a.ops.looking()
 	acted, target := a.takeActed(), a.target.Load()
 	a.applied(&last.say, target)
-	seen := a.observe(ctx, target, last.facts, beat)
+	seen := a.observe(ctx, target, last.facts, a.lookAgain.Swap(false) || beat)
 	if ctx.Err() != nil {
 		return time.Time{}, ctx.Err()
 	}

@@ -32,6 +32,9 @@ func (a *Agent) load() (err error) {
 	if a.places, err = loadPlaces(a.disk); err != nil {
 		return err
 	}
+	if a.evicted, err = loadEvictions(a.disk); err != nil {
+		return err
+	}
 	a.measured = newMeasurer(a)
 	var uid string
 	if found, err := a.disk.read(clusterFile, &uid); err != nil {

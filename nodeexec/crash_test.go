@@ -90,7 +90,7 @@ func crashChild(dir string, point CrashPoint) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	go func() { _ = a.Run(ctx) }()
-	for !crashDrive(a, w) {
+	for !crashDrive(a, w) || point != "" { // converged, it may still be on its way to its end
 		select {
 		case <-ctx.Done():
 			fmt.Fprintf(os.Stderr, "it did not converge: %+v\n%+v\n", w.state, a.failures.reported())

@@ -23,6 +23,7 @@ const (
 	failuresFile   = "failures.json"   // what failed and when it is tried again
 	usesFile       = "uses.json"       // which worker uses what
 	placesFile     = "places.json"     // the filesystem a path was first used on
+	evictionsFile  = "evictions.json"  // what was evicted lately, and where eviction goes on (D-71)
 	blobsDir       = "blobs"
 )
 

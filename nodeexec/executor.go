@@ -74,10 +74,12 @@ func (a *Agent) pass(ctx context.Context, target *schema.Assignment, seen *view,
 	if target == nil {
 		return time.Time{} // nothing is done before one complete target
 	}
+	a.watchRoom(target, seen)
 	s := a.situation(target, seen)
 	steps := target.Steps
 	if !s.online {
 		steps = append(steps[:len(steps):len(steps)], restoring(target)...)
+		steps = append(steps, s.evicting()...)
 	}
 	open := map[string]bool{} // ids of steps that are not done
 	status := make([]triState, len(steps))
@@ -106,7 +108,8 @@ func (a *Agent) pass(ctx context.Context, target *schema.Assignment, seen *view,
 
 func (a *Agent) situation(t *schema.Assignment, seen *view) *situation {
 	return &situation{machine: a.cfg.Machine, target: t, online: a.online.Load(), seen: seen, uses: a.uses.all(),
-		list: func(ns string) *schema.DriveList { return a.driveList(t, ns) }, place: a.places.expected}
+		list: func(ns string) *schema.DriveList { return a.driveList(t, ns) }, place: a.places.expected,
+		begun: a.evicted.goesOn(), failed: a.failures.standing(), now: a.cfg.Now()}
 }
 
 func (a *Agent) driveList(t *schema.Assignment, namespace string) *schema.DriveList {

@@ -168,3 +168,16 @@ func (f *failures) reported() []schema.Failure {
 	})
 	return list
 }
+
+// standing are the steps that were tried and failed. A refusal was not tried.
+func (f *failures) standing() map[failKey]bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := make(map[failKey]bool, len(f.list))
+	for key, r := range f.list {
+		if r.Failure.Code != CodeRefused {
+			list[key] = true
+		}
+	}
+	return list
+}

@@ -31,7 +31,9 @@ type world struct {
 	tries map[string]int
 	// incomplete makes the engine's listing incomplete.
 	incomplete bool
-	wrong      bool // mounts show another source than wanted
+	wrong      bool              // mounts show another source than wanted
+	disk       schema.Filesystem // with an id: the one that copies are on, each as large as sizes says
+	sizes      map[string]int64  // of copies, by uid; 42 otherwise
 	links      map[string]string
 	events     chan struct{}
 	onEffect   func(string)
@@ -155,8 +157,14 @@ func (fakeHost) Resources(context.Context) (schema.Resources, error) {
 	return schema.Resources{CPUCores: 8, MemoryBytes: 1 << 34}, nil
 }
 func (fakeHost) Addresses(context.Context) ([]string, error) { return []string{"192.0.2.1"}, nil }
-func (fakeHost) Filesystems(context.Context) ([]schema.Filesystem, error) {
-	return []schema.Filesystem{{MountPoint: "/", ID: "fs-root", TotalBytes: 1 << 40, FreeBytes: 1 << 39}}, nil
+func (h fakeHost) Filesystems(context.Context) ([]schema.Filesystem, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := []schema.Filesystem{{MountPoint: "/", ID: "fs-root", TotalBytes: 1 << 40, FreeBytes: 1 << 39}}
+	if h.disk.ID != "" {
+		list = append(list, h.disk)
+	}
+	return list, h.fail["Filesystems"]
 }
 
 func (h fakeHost) OpenDir(path, grant string, forbidden []string) (*host.Dir, error) {
@@ -200,7 +208,15 @@ func (h fakeHost) Measure(ctx context.Context, dir *host.Dir) (host.Usage, error
 		<-ctx.Done()
 		return host.Usage{}, ctx.Err()
 	}
-	return host.Usage{Bytes: 42, Files: 3, FreeBytes: 100, FreeInodes: 7}, nil
+	usage := host.Usage{Bytes: 42, Files: 3, FreeBytes: 100, FreeInodes: 7}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for uid, c := range h.state.Copies {
+		if size, ok := h.sizes[uid]; ok && c.Folder == dir.Path {
+			usage.Bytes = size
+		}
+	}
+	return usage, nil
 }
 
 func (h fakeHost) Copies(string) Copies { return fakeCopies(h) }
@@ -209,10 +225,13 @@ type fakeCopies struct{ *world }
 
 func (fakeCopies) Close() {}
 
-func (c fakeCopies) List(context.Context, []schema.DataLocation) (host.CopyListing, error) {
+func (c fakeCopies) List(_ context.Context, locations []schema.DataLocation) (host.CopyListing, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := host.CopyListing{Complete: true}
+	for _, l := range locations {
+		list.Locations = append(list.Locations, schema.DataLocationState{Path: l.Path, Present: l.Present, Mounted: true, UsedBytes: -1, FreeBytes: -1})
+	}
 	for _, item := range c.state.Copies {
 		list.Copies = append(list.Copies, *item)
 	}
@@ -245,7 +264,10 @@ func (c fakeCopies) Create(ctx context.Context, l schema.DataLocation, drive sch
 }
 
 func (c fakeCopies) Delete(ctx context.Context, drive schema.Key, uid string) error {
-	return c.effect(ctx, "DeleteCopy "+uid, func() { delete(c.state.Copies, uid) })
+	return c.effect(ctx, "DeleteCopy "+uid, func() {
+		delete(c.state.Copies, uid)
+		c.disk.FreeBytes, c.disk.UsedBytes = c.disk.FreeBytes+c.sizes[uid], c.disk.UsedBytes-c.sizes[uid]
+	})
 }
 
 func (c fakeCopies) MarkUsed(uid string, at time.Time) error {

@@ -2,8 +2,10 @@ package nodeexec
 
 import (
 	"slices"
+	"time"
 
 	"astraeus.io/astraeus/nodeexec/runtime"
+	"astraeus.io/astraeus/planner"
 	"astraeus.io/astraeus/schema"
 )
 
@@ -19,6 +21,14 @@ type situation struct {
 	list func(namespace string) *schema.DriveList
 	// place is the filesystem an object is expected on, "" for any.
 	place func(object) string
+	// begun are the filesystems on which eviction goes on, failed the steps that
+	// could not be carried out: what Evict is asked with beside the view.
+	begun  map[string]bool
+	failed map[failKey]bool
+	now    time.Time
+	// judged is what Evict chose, once it was asked.
+	judged   []planner.Eviction
+	isJudged bool
 }
 
 // triState is an answer that may be unknown.
@@ -37,12 +47,13 @@ func known(b bool) triState {
 	return no
 }
 
-// needsLink reports whether the action starts something new or removes data,
-// which a machine does only in touch with the controller.
+// needsLink reports whether the action starts something new or deletes data,
+// which a machine does only in touch with the controller. It evicts
+// without.
 func needsLink(a schema.Action) bool {
 	switch a {
 	case schema.ActionStartWorker, schema.ActionCreateDir, schema.ActionCreateCopy, schema.ActionFillCopy,
-		schema.ActionEvictCopy, schema.ActionDeleteCopy:
+		schema.ActionDeleteCopy:
 		return true
 	}
 	return false

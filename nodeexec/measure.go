@@ -219,3 +219,22 @@ func (m *measurer) all() []schema.Measurement {
 	})
 	return list
 }
+
+// hurry has copies measured sooner where room gets short: each once a nearEvery
+// at most. One that does not answer is left alone as ever.
+func (m *measurer) hurry(uids []string) {
+	m.mu.Lock()
+	sooner := false
+	for _, uid := range uids {
+		key := copyMeasure(uid)
+		due, wanted := m.due[key]
+		last, measured := m.last[key]
+		if at := last.At.Add(nearEvery); wanted && measured && last.Answers == 1 && !m.busy[key] && at.Before(due) {
+			m.due[key], sooner = at, true
+		}
+	}
+	m.mu.Unlock()
+	if sooner {
+		m.poke()
+	}
+}

@@ -24,6 +24,9 @@ func mountObject(uid string, source int) object {
 	return object(fmt.Sprintf("mount/%s/%d", uid, source))
 }
 
+// evictLock is held by the one eviction that goes on.
+const evictLock = object("evict")
+
 func workerObject(id string) object { return object("worker/" + id) }
 
 // objectOf is what a step changes.
@@ -75,6 +78,9 @@ type lock struct {
 // meanwhile: a worker is not started from a copy that is being deleted.
 func locksOf(s schema.Step, t *schema.Assignment) []lock {
 	locks := []lock{{object: objectOf(s)}}
+	if s.Action == schema.ActionEvictCopy {
+		return append(locks, lock{object: evictLock}) // one copy at a time
+	}
 	if s.Action != schema.ActionStartWorker {
 		return locks
 	}

@@ -134,6 +134,7 @@ func (a *Agent) observeCopies(ctx context.Context, v *view, t *schema.Assignment
 		}
 		return
 	}
+	listing.Copies = a.sized(listing.Copies)
 	v.copies, v.copiesKnown = listing, true
 	for _, text := range listing.Problems {
 		problem(text)

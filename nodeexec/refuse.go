@@ -49,8 +49,10 @@ func (s *situation) refuse(step schema.Step) string {
 		if t := findExport(s.target, step.Args); t != nil && s.exportAsWanted(t) {
 			return "the export is in this machine's target"
 		}
-	case schema.ActionEvictCopy, schema.ActionDeleteCopy:
+	case schema.ActionDeleteCopy:
 		return s.refuseRemoval(step)
+	case schema.ActionEvictCopy:
+		return s.refuseEviction(step)
 	}
 	return ""
 }

@@ -57,8 +57,8 @@ func (a *Agent) report(say *reporter, target *schema.Assignment, seen *view) *sc
 		BootID: seen.facts.bootID, Incarnation: a.incarnation, Epoch: say.epoch, Applied: say.applied,
 		RDMA: a.cfg.RDMA, Resources: seen.facts.resources, Network: seen.facts.network,
 		Engine:      &schema.EngineState{Kind: a.cfg.EngineKind, Ready: seen.engineKnown, Message: seen.engineError},
-		Filesystems: seen.facts.filesystems, Exports: seen.exports, Mounts: seen.mounts,
-		Failures: a.failures.reported(), Measurements: a.measured.all(), Problems: seen.problems,
+		Filesystems: marked(seen.facts.filesystems, a.evicted.goesOn()), Exports: seen.exports, Mounts: seen.mounts,
+		Failures: a.failures.reported(), Measurements: a.measured.all(), Problems: seen.problems, Evicted: a.evicted.lately(),
 	}
 	if r.Problems == nil {
 		r.Problems = []string{}
@@ -67,7 +67,7 @@ func (a *Agent) report(say *reporter, target *schema.Assignment, seen *view) *sc
 		r.Workers = a.reportWorkers(seen)
 	}
 	if seen.copiesKnown {
-		a.reportCopies(r, seen)
+		a.reportCopies(r, target, seen)
 	}
 	if target != nil {
 		r.Paths = reportPaths(target, seen)
@@ -91,22 +91,20 @@ func (a *Agent) reportWorkers(seen *view) []schema.Worker {
 	return list
 }
 
-// reportCopies fills in the sizes: listing does not measure (D-91).
-func (a *Agent) reportCopies(r *schema.MachineReport, seen *view) {
+// reportCopies sums up each data location.
+func (a *Agent) reportCopies(r *schema.MachineReport, target *schema.Assignment, seen *view) {
 	copies := append([]schema.Copy{}, seen.copies.Copies...)
-	for i := range copies {
-		if m, ok := a.measured.of(copyMeasure(copies[i].UID)); ok && copies[i].State != schema.CopyTrash {
-			copies[i].Bytes, copies[i].Files = m.Bytes, m.Files
-		}
-	}
 	slices.SortFunc(copies, func(x, y schema.Copy) int {
 		return cmp.Or(cmp.Compare(x.Drive, y.Drive), cmp.Compare(x.Folder, y.Folder))
 	})
 	locations := append([]schema.DataLocationState{}, seen.copies.Locations...)
 	for i := range locations {
-		if l := &locations[i]; l.UsedBytes < 0 {
+		l := &locations[i]
+		if l.UsedBytes < 0 {
 			l.UsedBytes = usedBytes(copies, l.Path)
 		}
+		limit := limitOf(target, l.Path)
+		l.OverLimit = limit > 0 && knownBytes(copies, l.Path) > limit
 	}
 	r.DataLocations = locations
 	if seen.copies.Complete {

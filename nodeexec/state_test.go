@@ -32,7 +32,7 @@ func TestDamagedStateIsAnErrorAndIsKept(t *testing.T) { // X-7, style.md
 		"unknown field": `{"version":1,"data":[{"surprise":1}]}`,
 		"empty":         ``,
 	} {
-		for _, file := range []string{clusterFile, assignmentFile, failuresFile, usesFile, placesFile} {
+		for _, file := range []string{clusterFile, assignmentFile, failuresFile, usesFile, placesFile, evictionsFile} {
 			t.Run(name+" "+file, func(t *testing.T) {
 				r := newRig(t)
 				path := filepath.Join(r.cfg.StateDir, file)
@@ -63,6 +63,8 @@ func TestFilesOfVersionOneAreRead(t *testing.T) { // style.md: a corpus of old f
 	require.Len(t, a.failures.reported(), 1)
 	require.Len(t, a.uses.all(), 1)
 	require.Equal(t, "fs-data", a.places.expected(dirObject("u-set", 0)))
+	require.Equal(t, map[string]bool{"fs-data": true}, a.evicted.goesOn())
+	require.Len(t, a.evicted.lately(), 1)
 }
 
 func TestOlderAndForeignAssignmentsAreIgnored(t *testing.T) { // X-4

@@ -190,14 +190,16 @@ func (in *EvictInput) shrink(order []int, chosen map[int]schema.WhyCode) {
 	}
 }
 
-// filesystem is the index of the filesystem that a copy lies on, -1 when it is
-// not among those that answered.
-func (in *EvictInput) filesystem(c *EvictCopy) int {
+func (in *EvictInput) filesystem(c *EvictCopy) int { return CopyFilesystem(in.Filesystems, &c.Copy) }
+
+// CopyFilesystem is the index of the filesystem that a copy lies on, -1 when it
+// is not among those that answered.
+func CopyFilesystem(list []schema.Filesystem, c *schema.Copy) int {
 	if c.FSID != "" {
-		return slices.IndexFunc(in.Filesystems, func(fs schema.Filesystem) bool { return fs.ID == c.FSID })
+		return slices.IndexFunc(list, func(fs schema.Filesystem) bool { return fs.ID == c.FSID })
 	}
-	best := filesystemOf(in.Filesystems, c.Folder)
-	return slices.IndexFunc(in.Filesystems, func(fs schema.Filesystem) bool { return best != nil && fs.MountPoint == best.MountPoint })
+	best := filesystemOf(list, c.Folder)
+	return slices.IndexFunc(list, func(fs schema.Filesystem) bool { return best != nil && fs.MountPoint == best.MountPoint })
 }
 
 // Evicting reports whether copies must go from a filesystem: it is below the

@@ -198,9 +198,13 @@ func (c *Copies) scanTrash(l *location, s *scan) error {
 			s.problems = append(s.problems, fmt.Sprintf("%q is not a former copy of ours; it is left alone", where))
 			continue
 		}
-		s.trash = append(s.trash, trashEntry{l.path, n})
+		entry, bytes := trashEntry{l.path, n}, int64(-1)
+		if c.remover.stuck(entry) {
+			bytes = 0 // nobody may count on what does not go (D-71)
+		}
+		s.trash = append(s.trash, entry)
 		s.copies = append(s.copies, schema.Copy{
-			Drive: sc.Drive, UID: sc.DriveUID, State: schema.CopyTrash, Folder: where, FSID: l.fsid, Bytes: -1, Files: -1,
+			Drive: sc.Drive, UID: sc.DriveUID, State: schema.CopyTrash, Folder: where, FSID: l.fsid, Bytes: bytes, Files: -1,
 			LastUsed: sc.LastUsed, Created: &sc.Created,
 		})
 	}

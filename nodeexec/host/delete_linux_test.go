@@ -64,6 +64,7 @@ func TestDeleteTouchesNothingElse(t *testing.T) { // D-9
 	l := list(t, c)
 	require.Equal(t, schema.CopyTrash, l.Copies[0].State)
 	require.Equal(t, "uid-a", l.Copies[0].UID)
+	require.Zero(t, l.Copies[0].Bytes, "what does not go frees nothing, and eviction does not wait for it (D-71)")
 	require.Len(t, l.Problems, 4, "two strangers, one of them in the trash; a file; and what is left: %v", l.Problems)
 	left := h.at(l.Copies[0].Folder)
 	require.FileExists(t, left+"/m1/canary")

@@ -84,6 +84,14 @@ func (r *remover) problems() []string {
 	return list
 }
 
+// stuck reports whether an entry could not be removed completely.
+func (r *remover) stuck(t trashEntry) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, failed := r.failed[t]
+	return failed
+}
+
 func (r *remover) next() (trashEntry, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
