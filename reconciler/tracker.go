@@ -44,8 +44,10 @@ func (t *tracker) take() []schema.Event {
 
 func (t *tracker) putBack(events []schema.Event) { t.events = append(events, t.events...) }
 
-// planned remembers why copies are to go.
+// planned remembers why copies are to go, by the newest plan alone: a reason that
+// no longer holds must not be told of a later removal.
 func (t *tracker) planned(steps []schema.Step) {
+	clear(t.why)
 	for _, s := range steps {
 		if s.Destructive || s.Action.Destructive() {
 			t.why[copyOn{s.Machine, s.Args.UID}] = s.Why.Message
@@ -111,12 +113,22 @@ func (t *tracker) copies(old, r *schema.MachineReport, now time.Time) {
 			continue
 		}
 		message := "Copy removed from " + r.Name
-		if why := t.why[copyOn{r.Name, uid}]; why != "" {
+		if why := t.whyGone(r, uid); why != "" {
 			message += ": " + why
 		}
 		delete(t.why, copyOn{r.Name, uid})
 		t.add(now, scopedKey(schema.KindDrive, c.Drive), eventCopyRemoved, r.Name, message)
 	}
+}
+
+// whyGone asks the machine first: it evicts also while it is away (D-71, X-18).
+func (t *tracker) whyGone(r *schema.MachineReport, uid string) string {
+	for i := len(r.Evicted) - 1; i >= 0; i-- {
+		if r.Evicted[i].UID == uid {
+			return schema.WhyMessage(r.Evicted[i].Why, "")
+		}
+	}
+	return t.why[copyOn{r.Name, uid}]
 }
 
 func presentCopies(r *schema.MachineReport) map[string]schema.Copy {

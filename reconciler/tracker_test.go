@@ -62,6 +62,22 @@ func TestCopiesMakeEvents(t *testing.T) {
 	require.Equal(t, []string{"drive/ws-1.hf Removed: Copy removed from gpu-01"}, messages(&tr))
 }
 
+// D-71, X-18: what a machine evicted while it was away is told when it is back,
+// and a reason that is over is not told of a later removal.
+func TestWhyACopyIsGone(t *testing.T) {
+	tr := newTracker(store.Alive{})
+	present := schema.Copy{Drive: "ws-1.hf", UID: "u", State: schema.CopyPresent}
+	back := copies()
+	back.Evicted = []schema.Evicted{{Drive: "ws-1.hf", UID: "u", Why: schema.WhyOverLimit}}
+	tr.compare(copies(present), back, at(0))
+	require.Equal(t, []string{"drive/ws-1.hf Removed: Copy removed from gpu-01: evicted: the machine's data location is over its limit"}, messages(&tr))
+
+	tr.planned([]schema.Step{{Machine: "gpu-01", Action: schema.ActionEvictCopy, Args: schema.StepArgs{UID: "u"}, Why: schema.Why{Message: "evicted: x"}}})
+	tr.planned(nil)
+	tr.compare(copies(present), copies(), at(0))
+	require.Equal(t, []string{"drive/ws-1.hf Removed: Copy removed from gpu-01"}, messages(&tr))
+}
+
 func TestStartsMakeEvents(t *testing.T) {
 	tr := newTracker(store.Alive{Up: []string{"m1"}})
 	worker := func(state schema.WorkerState, attempt int) *schema.MachineReport {
