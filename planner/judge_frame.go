@@ -77,7 +77,7 @@ func (p *pass) judgeMachine(o *schema.Object, spec *schema.MachineSpec, prev *sc
 		old = prev.Object.Spec.(*schema.MachineSpec).DataLocation
 		if prev.Object.Org != o.Org {
 			if busy := p.machineBusy(o.Key.Name); busy != "" {
-				return nil, holdOf(o, "", schema.CodeMachineInUse, machineInUse(o.Key.Name, busy))
+				return nil, holdOf(o, "", schema.CodeMachineInUse, busy)
 			}
 		}
 	}

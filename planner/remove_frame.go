@@ -13,7 +13,7 @@ func (p *pass) removeFrames() {
 			continue
 		}
 		if busy := p.machineBusy(key.Name); busy != "" {
-			p.holdRemoval(key, schema.CodeMachineInUse, machineInUse(key.Name, busy), p.objects[key].Object.Origin)
+			p.holdRemoval(key, schema.CodeMachineInUse, busy, p.objects[key].Object.Origin)
 			continue
 		}
 		p.remove(key)
@@ -34,7 +34,8 @@ func (p *pass) forget(name string) {
 	p.order = slices.DeleteFunc(p.order, func(m *machine) bool { return m.name == name })
 }
 
-// machineBusy counts what keeps a machine from being removed, "" for nothing.
+// machineBusy says what keeps a machine from being removed, "" for nothing. What
+// its report leaves out is not taken for none.
 func (p *pass) machineBusy(name string) string {
 	r := p.reports[name]
 	var copies, workers, claims int
@@ -46,53 +47,97 @@ func (p *pass) machineBusy(name string) string {
 			}
 		}
 	}
-	placed := 0
-	for _, r := range p.runs {
-		if r.placed == nil || r.placed.Outcome != "" {
-			continue
-		}
-		for _, w := range r.placed.Workers {
-			if w.Machine == name && w.Outcome == nil {
-				placed++
+	if held := countWords(copies, max(workers, p.placedOn(name)), claims); held != "" {
+		return machineInUse(name, held)
+	}
+	// A machine that never reported and may keep no copies has nothing to lose.
+	spec := specOf[schema.MachineSpec](p, schema.Key{Kind: schema.KindMachine, Name: name})
+	if r == nil && spec != nil && spec.DataLocation != nil || r != nil && (r.Copies == nil || r.Workers == nil) {
+		return machineUnknown(name)
+	}
+	return ""
+}
+
+// placedOn counts the workers that have their place on a machine.
+func (p *pass) placedOn(name string) (n int) {
+	count := func(pl *schema.Placement) {
+		for i := range pl.Workers {
+			if w := &pl.Workers[i]; pl.Outcome == "" && w.Machine == name && w.Outcome == nil {
+				n++
 			}
 		}
 	}
-	return countWords(copies, max(workers, placed), claims)
+	if p.runs == nil { // nothing is placed yet in this pass
+		for _, pl := range p.in.Placed {
+			count(&pl)
+		}
+	}
+	for _, r := range p.runs {
+		if r.placed != nil {
+			count(r.placed)
+		}
+	}
+	return n
 }
 
-// frameEmpty reports whether a workspace or org has nothing left; else its
-// removal is held.
+// frameEmpty reports whether a workspace, org or cluster has nothing left; else
+// its removal is held.
 func (p *pass) frameEmpty(key schema.Key) bool {
-	if key.Kind == schema.KindCluster {
+	objects := 0
+	for other, a := range p.objects {
+		if other != key && other.Kind != schema.KindCluster && insideFrame(key, a.Object.Org, a.Object.Workspace) {
+			objects++
+		}
+	}
+	what := ""
+	switch {
+	case key.Kind == schema.KindCluster && p.otherCluster(key):
+		return true // it has another name now
+	case objects > 0:
+		what = objectCount(objects)
+	default:
+		what = countWords(p.copiesInside(key), p.workersInside(key), 0)
+	}
+	if what == "" {
 		return true
-	}
-	inside := func(a *schema.AcceptedObject) bool {
-		if key.Kind == schema.KindOrg {
-			return a.Object.Org == key.Name && a.Object.Key != key
-		}
-		return a.Object.Org == key.Namespace && a.Object.Workspace == key.Name && a.Object.Key != key
-	}
-	n := 0
-	for _, a := range p.objects {
-		if inside(a) {
-			n++
-		}
-	}
-	workers := 0
-	for _, r := range p.queue {
-		if r.placed != nil && r.placed.Outcome == "" && r.where.org == frameOrg(key) && (key.Kind == schema.KindOrg || r.where.workspace == key.Name) {
-			workers += len(r.placed.Workers)
-		}
-	}
-	if n == 0 && workers == 0 {
-		return true
-	}
-	what := countWords(0, workers, 0)
-	if n > 0 {
-		what = objectCount(n)
 	}
 	p.holdRemoval(key, schema.CodeMachineInUse, scopeInUse(key, what), p.objects[key].Object.Origin)
 	return false
+}
+
+// insideFrame reports whether what belongs to an org and workspace is inside a
+// workspace, org or cluster.
+func insideFrame(frame schema.Key, org, workspace string) bool {
+	switch frame.Kind {
+	case schema.KindCluster:
+		return true
+	case schema.KindOrg:
+		return org == frame.Name
+	}
+	return org == frame.Namespace && workspace == frame.Name
+}
+
+func (p *pass) otherCluster(key schema.Key) bool {
+	return slices.ContainsFunc(p.keysIn(schema.KindCluster), func(other schema.Key) bool { return other != key })
+}
+
+// copiesInside counts the copies of a frame's removed drives that are not gone yet.
+func (p *pass) copiesInside(frame schema.Key) (n int) {
+	for uid, t := range p.tombs {
+		if insideFrame(frame, t.Org, t.Workspace) {
+			n += len(p.holders[uid])
+		}
+	}
+	return n
+}
+
+func (p *pass) workersInside(frame schema.Key) (n int) {
+	for _, r := range p.queue {
+		if r.placed != nil && r.placed.Outcome == "" && insideFrame(frame, r.where.org, r.where.workspace) {
+			n += len(r.placed.Workers)
+		}
+	}
+	return n
 }
 
 func frameOrg(key schema.Key) string {

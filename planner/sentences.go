@@ -103,6 +103,10 @@ func machineInUse(name, what string) string {
 	return fmt.Sprintf("machine %s still has %s", name, what)
 }
 
+func machineUnknown(name string) string {
+	return fmt.Sprintf("machine %s has not reported its copies and workers: nobody knows what would be lost with it", name)
+}
+
 func scopeInUse(key schema.Key, what string) string { return fmt.Sprintf("%s still has %s", key, what) }
 
 func countWords(copies, workers, claims int) string {
