@@ -32,7 +32,7 @@ func startEmbedded(ctx context.Context, o Options) (*embedded, *clientv3.Client,
 	if err != nil {
 		return nil, nil, err
 	}
-	etcd, err := embed.StartEtcd(embedConfig(o))
+	etcd, err := boot(embedConfig(o))
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("store: start: %w", err), lock.Close())
 	}
@@ -45,6 +45,17 @@ func startEmbedded(ctx context.Context, o Options) (*embedded, *clientv3.Client,
 		err = ctx.Err()
 	}
 	return nil, nil, errors.Join(fmt.Errorf("store: start: %w", err), e.close())
+}
+
+// boot starts etcd, which panics where its files cannot be read or written: a full
+// disk, or a file that something else wrote to.
+func boot(cfg *embed.Config) (etcd *embed.Etcd, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("its files cannot be read or written: %v (the last log line says more)", cause)
+		}
+	}()
+	return embed.StartEtcd(cfg)
 }
 
 func embedConfig(o Options) *embed.Config {

@@ -142,3 +142,10 @@ func TestOptionsAreChecked(t *testing.T) {
 		require.Error(t, err)
 	}
 }
+
+// etcd panics where it cannot read or write its files, which is an error here. G-12
+func TestEtcdThatCannotStartIsAnError(t *testing.T) {
+	etcd, err := boot(nil) // anything that makes it panic
+	require.Nil(t, etcd)
+	require.ErrorContains(t, err, "cannot be read or written")
+}
