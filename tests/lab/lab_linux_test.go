@@ -225,6 +225,10 @@ func TestLabRefusals(t *testing.T) {
 	code, _, stderr = run(t, at, "lab", "--once", "--repo", repo, "--dir", filepath.Join(repo, "lab"))
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "give --dir elsewhere")
+	require.NoError(t, os.Symlink(repo, filepath.Join(at, "link"))) // leads there too
+	code, _, stderr = run(t, at, "lab", "--once", "--repo", repo, "--dir", "link/lab")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "give --dir elsewhere")
 	r := start(t, at, repo)
 	code, _, stderr = run(t, at, "lab", "--once", "--repo", repo, "--dir", r.dir)
 	require.Equal(t, 1, code)

@@ -65,11 +65,11 @@ func Open(ctx context.Context, o Options) (l *Lab, err error) {
 	if err := CheckNamespaces(); err != nil {
 		return nil, err
 	}
-	dir, err := filepath.Abs(o.Dir)
+	dir, err := realPath(o.Dir)
 	if err != nil {
 		return nil, err
 	}
-	repo, err := filepath.Abs(o.Repo)
+	repo, err := realPath(o.Repo)
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +94,26 @@ func Open(ctx context.Context, o Options) (l *Lab, err error) {
 		return l, err
 	}
 	return l, l.openController(ctx, o)
+}
+
+// realPath is where a path leads, links resolved, also when its last segments do
+// not exist yet.
+func realPath(name string) (string, error) {
+	name, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	rest := ""
+	for at := name; ; at = filepath.Dir(at) {
+		real, err := filepath.EvalSymlinks(at)
+		if err == nil {
+			return filepath.Join(real, rest), nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
+			return "", err
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
+	}
 }
 
 // claim makes the directory this lab's own.
