@@ -56,6 +56,9 @@ func (c *Copies) Close() {}
 
 // at gives a data location's directory. Errors: errUnused, ErrLocationNotMounted.
 func (c *Copies) at(where string) (*node, error) {
+	if err := c.ours(); err != nil {
+		return nil, err
+	}
 	known, n := c.m.record[where], c.m.find(where)
 	lost := func(why string) error {
 		return wrap(where, fmt.Errorf("%w: %s", host.ErrLocationNotMounted, why))
@@ -77,9 +80,18 @@ func (c *Copies) at(where string) (*node, error) {
 		return nil, lost("its marker is of another filesystem")
 	}
 	if known == nil {
+		c.m.remembers = c.cluster
 		c.m.record[where] = &locationRecord{fsid: n.disk.id, copies: map[string]string{}}
 	}
 	return n, nil
+}
+
+// ours: what the machine remembers is one cluster's.
+func (c *Copies) ours() error {
+	if c.m.remembers != "" && c.m.remembers != c.cluster {
+		return fmt.Errorf("%s remembers another cluster: %w", c.m.o.Name, host.ErrForeignCopy)
+	}
+	return nil
 }
 
 var errUnused = errors.New("the data location was never used")
@@ -89,7 +101,7 @@ func (c *Copies) firstUse(where string) (*node, error) {
 	if problem := schema.AbsolutePathProblem(where); problem != "" || where == "/" {
 		return nil, wrap(where, fmt.Errorf("%w: %s", host.ErrBadPath, problem))
 	}
-	n, err := c.m.walk(c.m.root, c.m.root, where, c.m.mkdir)
+	n, err := c.m.resolve(where, c.m.mkdir)
 	if err != nil {
 		return nil, wrap(where, err)
 	}

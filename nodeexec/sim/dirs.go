@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"strconv"
 	"strings"
 	"syscall"
@@ -70,14 +71,14 @@ func (m *Machine) open(p, grant string, forbidden []string) (*node, error) {
 			return nil, wrap(text, fmt.Errorf("%w: %s", host.ErrBadPath, problem))
 		}
 	}
-	n, err := m.walk(m.root, m.root, p, nil)
+	n, err := m.resolve(p, nil)
 	if err != nil {
 		return nil, err
 	}
 	if !n.isDir() {
 		return nil, host.ErrNotDirectory
 	}
-	g, err := m.walk(m.root, m.root, grant, nil)
+	g, err := m.resolve(grant, nil)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("grant: %w", err)
@@ -106,15 +107,12 @@ func (m *Machine) MakeDir(p, grant string, forbidden []string) (*host.Dir, error
 		return nil, wrap(p, host.ErrOutsideGrant)
 	}
 	err = m.effect(context.Background(), &Effect{Name: "MakeDir", Path: p}, func() error {
-		g, err := m.walk(m.root, m.root, grant, m.mkdirOnce(nil))
+		g, err := m.grantDir(grant, forbidden)
 		if err != nil {
 			return err
 		}
-		if err := m.allowed(g, forbidden); err != nil {
-			return err
-		}
 		rest := strings.TrimPrefix(schema.CleanPath(p), strings.TrimSuffix(schema.CleanPath(grant), "/"))
-		_, err = m.walk(g, m.root, rest, func(parent *node, name string) (*node, error) {
+		_, err = m.walk(g, rest, false, func(parent *node, name string) (*node, error) {
 			if !parent.within(g) {
 				return nil, host.ErrOutsideGrant
 			}
@@ -131,16 +129,17 @@ func (m *Machine) MakeDir(p, grant string, forbidden []string) (*host.Dir, error
 	return m.OpenDir(p, grant, forbidden)
 }
 
-// mkdirOnce makes the last missing segment, as of a grant whose parent exists.
-func (m *Machine) mkdirOnce(forbidden []string) func(*node, string) (*node, error) {
-	made := false
-	return func(parent *node, name string) (*node, error) {
-		if made {
-			return nil, host.ErrMissing
-		}
-		made = true
-		return m.mkdir(parent, name)
+// grantDir is the grant's directory, made where its parent is there.
+func (m *Machine) grantDir(grant string, forbidden []string) (*node, error) {
+	above, err := m.resolve(path.Dir(grant), nil)
+	if err != nil {
+		return nil, err
 	}
+	g, err := m.walk(above, path.Base(grant), false, m.mkdir)
+	if err != nil {
+		return nil, err
+	}
+	return g, m.allowed(g, forbidden)
 }
 
 func (m *Machine) mayMake(parent *node, name string, forbidden []string) error {
@@ -153,7 +152,7 @@ func (m *Machine) OpenBeneath(d *host.Dir, sub string) (*host.Dir, error) {
 	return m.beneath(d, sub, nil)
 }
 
-func (m *Machine) beneath(d *host.Dir, sub string, made func(*node, string) (*node, error)) (*host.Dir, error) {
+func (m *Machine) beneath(d *host.Dir, sub string, made maker) (*host.Dir, error) {
 	if problem := schema.RelativePathProblem(sub); problem != "" {
 		return nil, wrap(sub, fmt.Errorf("%w: %s", host.ErrBadPath, problem))
 	}
@@ -162,21 +161,12 @@ func (m *Machine) beneath(d *host.Dir, sub string, made func(*node, string) (*no
 	if from == nil {
 		return nil, wrap(d.Path, host.ErrMissing)
 	}
-	// The root of the walk has a parent wherever leaving it is not allowed.
-	top := *from
-	if top.parent == nil {
-		top.parent = &node{}
-	}
-	n, err := m.walk(&top, &top, sub, made)
+	n, err := m.walk(from, sub, true, made)
 	switch {
 	case err != nil:
 		return nil, wrap(d.Path+"/"+sub, err)
-	case n == &top:
-		n = from
 	case !n.isDir():
 		return nil, wrap(d.Path+"/"+sub, host.ErrNotDirectory)
-	case !n.within(from):
-		return nil, wrap(d.Path+"/"+sub, host.ErrOutsideParent)
 	}
 	return m.dir(n)
 }

@@ -21,6 +21,9 @@ func (c *Copies) List(_ context.Context, locations []schema.DataLocation) (host.
 		return host.CopyListing{Problems: []string{err.Error()}}, nil
 	}
 	defer c.m.lock()()
+	if err := c.ours(); err != nil {
+		return host.CopyListing{}, err
+	}
 	list := host.CopyListing{Copies: []schema.Copy{}, Locations: []schema.DataLocationState{}, Problems: []string{}, Complete: true}
 	c.known = nil
 	for _, loc := range locations {

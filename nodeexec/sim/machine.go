@@ -84,17 +84,18 @@ type Options struct {
 
 // Machine is a simulated machine. Its methods may be called concurrently.
 type Machine struct {
-	net    *Net
-	o      Options
-	root   *node
-	disks  []*disk
-	boots  int
-	away   bool
-	record record // in the agent's state directory
-	table  []*export
-	mounts map[string]*mount // by mount point
-	engine map[string]*worker
-	events chan struct{}
+	net       *Net
+	o         Options
+	root      *node
+	disks     []*disk
+	boots     int
+	away      bool
+	record    record // in the agent's state directory, of the cluster remembers
+	remembers string
+	table     []*export
+	mounts    map[string]*mount // by mount point
+	engine    map[string]*worker
+	events    chan struct{}
 }
 
 // New adds a machine with one filesystem of a terabyte.
@@ -231,7 +232,7 @@ func (m *Machine) diskNamed(name string) *disk {
 
 // makeAll makes the directories of a path, as an operator would.
 func (m *Machine) makeAll(p string) *node {
-	n, err := m.walk(m.root, m.root, p, func(parent *node, name string) (*node, error) {
+	n, err := m.resolve(p, func(parent *node, name string) (*node, error) {
 		return m.add(parent, &node{name: name, children: map[string]*node{}}), nil
 	})
 	if err != nil {
@@ -275,14 +276,14 @@ func (m *Machine) write(dir *node, name string, size int64) error {
 // Exists reports whether something is at a path.
 func (m *Machine) Exists(p string) bool {
 	defer m.lock()()
-	_, err := m.walk(m.root, m.root, p, nil)
+	_, err := m.resolve(p, nil)
 	return err == nil
 }
 
 // Free is what is left on the filesystem of a path.
 func (m *Machine) Free(p string) (free, total int64) {
 	defer m.lock()()
-	n, err := m.walk(m.root, m.root, p, nil)
+	n, err := m.resolve(p, nil)
 	if err != nil {
 		return 0, 0
 	}
@@ -317,7 +318,7 @@ func (m *Machine) Reboot() {
 // Remove takes a file, or an empty directory, away as an operator would.
 func (m *Machine) Remove(p string) {
 	defer m.lock()()
-	n, err := m.walk(m.root, m.root, p, nil)
+	n, err := m.resolve(p, nil)
 	if err == nil && n.parent != nil && len(n.children) == 0 && n.covered == nil {
 		n.disk.used -= n.size
 		delete(n.parent.children, n.name)

@@ -101,9 +101,18 @@ func (n *node) remove() bool {
 // maxLinks as the kernel has it.
 const maxLinks = 40
 
-// walk resolves p from a directory; links may lead anywhere below root. made is
-// called for a missing directory, nil to have it missing.
-func (m *Machine) walk(from, root *node, p string, made func(parent *node, name string) (*node, error)) (*node, error) {
+// maker makes a missing directory on the way.
+type maker func(parent *node, name string) (*node, error)
+
+// resolve finds what is at a host path. made is nil to have missing missing.
+func (m *Machine) resolve(p string, made maker) (*node, error) { return m.walk(m.root, p, false, made) }
+
+// walk resolves p from a directory, which it leaves nowhere when it is bounded.
+func (m *Machine) walk(from *node, p string, bounded bool, made maker) (*node, error) {
+	root := m.root
+	if bounded {
+		root = from
+	}
 	links := 0
 	var step func(at *node, p string) (*node, error)
 	step = func(at *node, p string) (*node, error) {
@@ -114,13 +123,12 @@ func (m *Machine) walk(from, root *node, p string, made func(parent *node, name 
 			case !at.isDir():
 				return nil, host.ErrNotDirectory
 			case seg == "..":
-				if at == root {
-					if root.parent != nil {
-						return nil, host.ErrOutsideParent
-					}
-					continue
+				switch {
+				case at == root && bounded:
+					return nil, host.ErrOutsideParent
+				case at != root:
+					at = at.parent
 				}
-				at = at.parent
 				continue
 			}
 			next := at.children[seg]
@@ -139,7 +147,7 @@ func (m *Machine) walk(from, root *node, p string, made func(parent *node, name 
 				}
 				base := at
 				if strings.HasPrefix(next.link, "/") {
-					if base = root; root.parent != nil {
+					if base = root; bounded {
 						return nil, host.ErrOutsideParent
 					}
 				}
@@ -157,7 +165,7 @@ func (m *Machine) walk(from, root *node, p string, made func(parent *node, name 
 
 // find is the directory at a host path, nil when there is none.
 func (m *Machine) find(p string) *node {
-	n, err := m.walk(m.root, m.root, p, nil)
+	n, err := m.resolve(p, nil)
 	if err != nil || !n.isDir() {
 		return nil
 	}

@@ -114,7 +114,7 @@ func (w *world) checkExport(m *machine, e *sim.Effect) {
 func (w *world) checkStart(m *machine, e *sim.Effect) {
 	if t := w.targetOf(m, e.ID); t != nil {
 		if m.started[e.ID] {
-			w.failf("%s: %s is started a second time", m.name, e.Spec.Hostname)
+			w.failf("%s: %s is started a second time as %s (generation %d, attempt %d)", m.name, e.Spec.Hostname, e.ID, t.Generation, t.Attempt)
 		}
 		w.checkStands(m, e, t)
 		for _, other := range w.machines {
@@ -169,8 +169,11 @@ func (w *world) wantedFill(m *machine, uid string) int64 {
 }
 
 func (w *world) noteEffect(m *machine, e *sim.Effect) {
-	if e.Name == "Start" {
+	switch e.Name {
+	case "Start":
 		m.started[e.ID] = true
+	case "Remove":
+		delete(m.started, e.ID)
 	}
 }
 
@@ -329,7 +332,7 @@ func (w *world) checkRest() {
 		}
 		for _, cp := range m.host.TrueCopies() {
 			if w.store.state.Accepted.Tombstones[cp.UID] != nil {
-				w.failf("%s: the copy %s of a drive that is gone is left over", m.name, cp.Name)
+				w.failf("%s: the copy %s of a drive that is gone, %s, is left over%s", m.name, cp.Name, cp.UID, w.users(m, cp.Dir))
 			}
 		}
 	}
@@ -342,4 +345,14 @@ func (w *world) targetIn(t *schema.Assignment, id string) *schema.WorkerTarget {
 		}
 	}
 	return nil
+}
+
+// users names the live workers that see a directory.
+func (w *world) users(m *machine, dir uint64) (text string) {
+	for _, wk := range m.host.Workers() {
+		if wk.Live() && slices.ContainsFunc(wk.Mounts, func(x sim.WorkerMount) bool { return m.host.Inside(x.Dir, dir) }) {
+			text += "; used by " + wk.Spec.Hostname
+		}
+	}
+	return text
 }
