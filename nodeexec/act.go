@@ -71,7 +71,7 @@ func (a *Agent) createDir(ctx context.Context, t *schema.Assignment, step schema
 		return err
 	}
 	defer dir.Close()
-	return a.places.check(dirObject(target.UID, target.Source), dir)
+	return a.places.check(placeOf(target.UID, target.Source, target.Path), dir)
 }
 
 // directory opens a drive's directory and makes it only where the drive says
@@ -122,7 +122,7 @@ func (a *Agent) export(ctx context.Context, t *schema.Assignment, step schema.St
 		return err
 	}
 	defer dir.Close()
-	if err := a.places.check(dirObject(target.UID, target.Source), dir); err != nil {
+	if err := a.places.check(placeOf(target.UID, target.Source, target.Path), dir); err != nil {
 		return err
 	}
 	return a.cfg.Shares.Export(ctx, *target, dir)

@@ -101,7 +101,7 @@ func (s *situation) dirThere(step schema.Step) triState {
 	case !state.Exists:
 		return no
 	}
-	want := s.place(o)
+	want := s.place(placeOf(state.UID, state.Source, state.Path))
 	return known(want == "" || state.FSID == "" || want == state.FSID)
 }
 

@@ -100,6 +100,25 @@ func TestDiskThatIsNotMountedIsNoticed(t *testing.T) { // X-17
 	})
 }
 
+// A drive that nobody uses may be given another path, on another filesystem; it
+// is not taken for a disk that is missing.
+func TestAnotherPathMayBeOnAnotherDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		defer r.stop()
+		for _, path := range []string{"/data/set", "/mnt/disk"} {
+			r.assign(func(a *schema.Assignment) {
+				a.Exports = []schema.ExportTarget{{Drive: imagenet, UID: "u", Path: path, Grant: "/", Client: "gpu-03",
+					Addresses: []string{"192.0.2.3"}, Mode: schema.ReadOnly}}
+				a.Steps = []schema.Step{step(schema.ActionExport, imagenet, schema.StepArgs{UID: "u", To: "gpu-03"})}
+			})
+			synctest.Wait()
+			require.Nil(t, r.failure(schema.ActionExport))
+			require.Equal(t, path, r.w.state.Exports[0].Path)
+		}
+	})
+}
+
 func TestMeasuring(t *testing.T) { // D-91
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -9,13 +9,19 @@ import (
 
 // places remembers on which filesystem each source was first used, so that a
 // disk that is not mounted is noticed before anything is exported, made or
-// bound on the one below it (X-17, kubernetes#109955). It is kept for good: a
-// drive that moves to another disk on purpose is a new drive with a new uid.
+// bound on the one below it (X-17, kubernetes#109955). It is kept for good: data
+// that moves to another disk on purpose has another path, or is a new drive's.
 type places struct {
 	saver
 	mu      sync.Mutex
 	list    map[object]string
 	version uint64
+}
+
+// placeOf is a source at a path: a drive that nobody uses may be given another
+// one, which is found on its own filesystem.
+func placeOf(uid string, source int, path string) object {
+	return dirObject(uid, source) + object(" "+path)
 }
 
 func loadPlaces(d *disk) (*places, error) {

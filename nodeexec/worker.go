@@ -195,7 +195,7 @@ func (a *Agent) placed(b schema.BindTarget, dir *host.Dir, err error) (*host.Dir
 	if b.UID == "" {
 		return dir, nil
 	}
-	if err := a.places.check(dirObject(b.UID, b.Source), dir); err != nil {
+	if err := a.places.check(placeOf(b.UID, b.Source, b.Path), dir); err != nil {
 		_ = dir.Close()
 		return nil, err
 	}
