@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"astraeus.io/astraeus/cmd/astraeus/internal/control"
 	"astraeus.io/astraeus/cmd/astraeus/internal/lab"
 	"astraeus.io/astraeus/cmd/astraeus/view"
+	"astraeus.io/astraeus/planner"
 	"astraeus.io/astraeus/reconciler"
 	"astraeus.io/astraeus/schema"
 	"astraeus.io/astraeus/schema/load"
@@ -68,7 +68,7 @@ type labView struct {
 	env      *environment
 	cli      *cli.Context
 	dir      string
-	plan     view.Plan
+	names    view.Names
 	problems view.Diagnostics
 	meter    view.Apply
 	lists    view.List
@@ -81,11 +81,10 @@ type labView struct {
 
 func (e *environment) labView(c *cli.Context, l *lab.Lab, dir string) (*labView, error) {
 	v := &labView{lab: l, env: e, cli: c, dir: dir}
-	var errs [4]error
-	v.plan, errs[0] = view.NewPlan("table", e.out(c))
-	v.problems, errs[1] = view.NewDiagnostics(c.String("diagnostics"), buildVersion(), e.err(c))
-	v.meter, errs[2] = view.NewApply("table", e.out(c), e.err(c), e.terminal(e.stderr))
-	v.lists, errs[3] = view.NewList("table", e.out(c))
+	var errs [3]error
+	v.problems, errs[0] = view.NewDiagnostics(c.String("diagnostics"), buildVersion(), e.err(c))
+	v.meter, errs[1] = view.NewApply("table", e.out(c), e.err(c), e.terminal(e.stderr))
+	v.lists, errs[2] = view.NewList("table", e.out(c))
 	return v, errors.Join(errs[:]...)
 }
 
@@ -113,10 +112,10 @@ func (v *labView) follow(ctx context.Context, once bool, timeout time.Duration, 
 			v.say("lab: ending; machines, workers and mounts are taken down")
 			return exitOK, nil
 		case <-late:
-			return exitWaiting, errors.Join(v.result(ctx), v.unreached())
-		case doc := <-v.lab.Plans:
-			planned = doc.Inputs.Commit
-			if err := v.plan.Plan(doc); err != nil {
+			return exitWaiting, errors.Join(v.result(ctx), v.unreached(ctx))
+		case plan := <-v.lab.Plans:
+			planned, v.names = plan.Document.Inputs.Commit, view.NamesOf(plan.Objects)
+			if err := v.showPlan(plan.Document); err != nil {
 				return exitError, err
 			}
 		case u := <-updates:
@@ -131,6 +130,14 @@ func (v *labView) follow(ctx context.Context, once bool, timeout time.Duration, 
 			return v.code(), err
 		}
 	}
+}
+
+func (v *labView) showPlan(doc planner.PlanDocument) error {
+	out, err := view.NewPlanOf("table", v.env.out(v.cli), view.PlanContext{Names: v.names})
+	if err != nil {
+		return err
+	}
+	return out.Plan(doc)
 }
 
 // showReached shows the result whenever there is nothing more to wait for; with
@@ -167,7 +174,7 @@ func (v *labView) note(u reconciler.Update) error {
 	}
 	for _, event := range u.Events {
 		if event.Type != "Accepted" {
-			v.say("  %s  %s", view.Plain(event.Object.String()), view.Plain(event.Message))
+			v.say("  %s  %s", view.Plain(v.names.Object(event.Object)), view.Plain(event.Message))
 		}
 	}
 	v.progress.Note(u.Status.Plan.Steps)
@@ -183,11 +190,20 @@ func (v *labView) say(format string, args ...any) {
 }
 
 // unreached says why a lab that ran out of time has not converged.
-func (v *labView) unreached() error {
+func (v *labView) unreached(ctx context.Context) error {
 	_, why := v.last.Converged(true)
 	v.say("lab: not reached in time: %s", why)
 	for _, wait := range v.last.Plan.Waits {
-		v.say("  … %s: %s", view.Plain(strings.TrimSpace(wait.Run.String()+" "+wait.Worker)), view.Plain(wait.Summary))
+		v.say("  … %s", view.WaitLine(wait, v.names))
+	}
+	state, err := v.lab.Source().View(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range state.Input.Observed.Machines {
+		if m.State != schema.MachineUp {
+			v.say("  … machine/%s is %s; its agent said last: %s", m.Name, m.State, view.Plain(v.lab.LastWords(m.Name)))
+		}
 	}
 	return nil
 }

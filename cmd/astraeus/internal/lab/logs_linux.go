@@ -36,6 +36,15 @@ func (l *Lab) Outputs(placed map[schema.Key]schema.Placement, lines int) []Outpu
 	return all
 }
 
+// LastWords is the last line of a machine's agent, "" when it said nothing.
+func (l *Lab) LastWords(machine string) string {
+	lines, err := tail(filepath.Join(l.layout.machine(machine), "agent.log"), 1)
+	if err != nil {
+		return ""
+	}
+	return lines[0]
+}
+
 // A worker may print without end and without lines: this much of it is looked at.
 const (
 	maxTail = 64 << 10

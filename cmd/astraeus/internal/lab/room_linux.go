@@ -196,17 +196,31 @@ func (r *room) run(conf machineConf) error {
 	return nil
 }
 
+// Pauses between two lives of an agent: one that cannot start is not tried in a
+// hot loop, one that was killed is back at once.
+const (
+	firstPause = 200 * time.Millisecond
+	mostPause  = 10 * time.Second
+)
+
 // attend keeps a machine's agent running until the machine is stopped, as an
 // init system would.
 func (r *room) attend(ctx context.Context, m *machine) {
+	pause := firstPause
 	for ctx.Err() == nil {
-		if err := r.runAgent(ctx, m); err != nil && ctx.Err() == nil {
+		started := time.Now()
+		err := r.runAgent(ctx, m)
+		if err != nil && ctx.Err() == nil {
 			r.log.Warn("an agent ended and is started again", "machine", m.current().Name, "error", err)
+		}
+		if err == nil || time.Since(started) > mostPause {
+			pause = firstPause
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(pause):
 		}
+		pause = min(2*pause, mostPause)
 	}
 }
 
