@@ -83,7 +83,7 @@ func commands(env *environment) []*cli.Command {
 		validateCommand(env), planCommand(env), applyCommand(env), serveCommand(env), labCommand(env),
 		approveCommand(env), syncCommand(env),
 		statusCommand(env), getCommand(env), describeCommand(env), explainCommand(env), eventsCommand(env), waitCommand(env),
-		historyCommand(env), fmtCommand(env), versionCommand(env), completionCommand(env),
+		historyCommand(env), machineCommand(env), newCommand(env), fmtCommand(env), versionCommand(env), completionCommand(env),
 	}
 	return slices.DeleteFunc(list, func(c *cli.Command) bool { return c == nil })
 }
