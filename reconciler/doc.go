@@ -17,6 +17,10 @@
 // An error is never emptiness: when a commit cannot be fetched or read, the last
 // one stays, and until there is one the pass works by what is accepted.
 //
+// With each decision it writes what a person may ask later: the history of the
+// objects concerned and what became of the commit (G-11). Operators' approvals come
+// in between two passes and are written by the loop like everything else.
+//
 // What it does not do: it touches no machine, decides nothing that the planner
 // decides, and knows neither git's nor etcd's ways. Its caller is the command.
 package reconciler

@@ -5,6 +5,10 @@
 // that; it knows no store, no git and no machine. A Source that returns the same
 // *View while nothing changed spares it the work of looking again.
 //
+// Histories and the statuses of commits are read when asked for (Log), because
+// they do not fit in a View; explanations are worked out from the View and the
+// planner, with every reason and machine.
+//
 // Bodies carry the field names of the documents. Errors are RFC 9457 problems
 // with a code. Every answer has a strong ETag over its bytes. The same routes
 // exist at /v1/… for the whole cluster, with objects named <namespace>.<name>,

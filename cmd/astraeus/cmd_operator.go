@@ -41,7 +41,7 @@ func approveCommand(env *environment) *cli.Command {
 		Name:      "approve",
 		Usage:     "let a commit through where the cluster asks for it (sync: approve)",
 		ArgsUsage: "COMMIT",
-		Description: "COMMIT is the id of the newest commit, its first seven digits or more; status and the log name the one that waits.\n" +
+		Description: "COMMIT is the id of the newest commit, its first seven digits or more; status names it while it waits.\n" +
 			"The controller is asked on its own unix socket, or with an operator's certificate at --link.",
 		Flags: operatorFlags(),
 		Action: func(c *cli.Context) error {
