@@ -45,6 +45,7 @@ var routes = map[string]route{
 	"events":            {list: listEvents},
 	"plan":              {list: onePlan},
 	"status":            {list: oneStatus, wide: true},
+	"workspaces":        {list: listWorkspaces, wide: true},
 	"accepted":          {list: oneAccepted, wide: true},
 	"observed":          {list: oneObserved, wide: true},
 }

@@ -129,17 +129,17 @@ func (e *environment) mayApply(c *cli.Context, controller *control.Controller, c
 		input.Rewritten = !follows
 	}
 	if deletes := saved.unseen(dataDeleted(input, planner.Plan(input))); len(deletes) > 0 {
-		return e.confirm(deletes)
+		return e.confirm(deletes, namesIn(input))
 	}
 	return nil
 }
 
 // dataDeleted names the copies that a plan deletes, those included that a machine
 // may have which has not said what it holds: they go as soon as it does.
-func dataDeleted(input planner.Input, plan schema.Plan) (deletes []string) {
+func dataDeleted(input planner.Input, plan schema.Plan) (deletes []deletion) {
 	for _, step := range plan.Steps {
 		if step.Action == schema.ActionDeleteCopy {
-			deletes = append(deletes, deletionText(step))
+			deletes = append(deletes, deletionOf(step))
 		}
 	}
 	heard := map[string]bool{}
@@ -157,13 +157,29 @@ func dataDeleted(input planner.Input, plan schema.Plan) (deletes []string) {
 	slices.Sort(silent)
 	for _, t := range plan.Decisions.Bury {
 		for _, machine := range silent {
-			deletes = append(deletes, fmt.Sprintf("%s on %s, if it has a copy there", t.Key, machine))
+			deletes = append(deletes, deletion{t.Key, machine, true})
 		}
 	}
 	return deletes
 }
 
-func deletionText(step schema.Step) string { return fmt.Sprintf("%s on %s", step.Object, step.Machine) }
+// deletion is a copy that would be deleted; maybe, because its machine has not
+// said what it holds.
+type deletion struct {
+	drive   schema.Key
+	machine string
+	maybe   bool
+}
+
+func deletionOf(step schema.Step) deletion { return deletion{step.Object, step.Machine, false} }
+
+func (d deletion) text(names view.Names) string {
+	text := names.Object(d.drive) + " on " + d.machine
+	if d.maybe {
+		text += ", if it has a copy there"
+	}
+	return text
+}
 
 func specOf(o *schema.AcceptedObject) schema.Spec {
 	if o == nil || o.Object == nil {
@@ -174,10 +190,10 @@ func specOf(o *schema.AcceptedObject) schema.Spec {
 
 // confirm names the data that would be deleted and asks. Without a terminal there
 // is nobody to ask.
-func (e *environment) confirm(deletes []string) error {
+func (e *environment) confirm(deletes []deletion, names view.Names) error {
 	fmt.Fprintln(e.stderr, "This deletes data:")
 	for _, what := range deletes {
-		fmt.Fprintln(e.stderr, "  ! "+view.Plain(what))
+		fmt.Fprintln(e.stderr, "  ! "+view.Plain(what.text(names)))
 	}
 	stdin, isFile := e.stdin.(*os.File)
 	if !isFile || !isTerminal(stdin) {
@@ -225,11 +241,21 @@ func (a *applying) run(parent context.Context, timeout time.Duration) error {
 	converged, _ := a.last.Converged(false)
 	err = a.out.Applied(view.Applied{
 		Commit: a.commit, Converged: converged, Steps: a.progress.Done(), Holds: a.last.Plan.Holds, Waits: a.last.Plan.Waits,
+		Names: a.names(),
 	})
 	if err != nil {
 		return err
 	}
 	return exitWith(code)
+}
+
+// names of all that is in force or held.
+func (a *applying) names() view.Names {
+	v, err := a.controller.Source().View(context.Background())
+	if err != nil {
+		return nil // they are shown by their namespaces
+	}
+	return namesIn(v.Input)
 }
 
 // opened is an error of the whole apply; one of what is written first says all.

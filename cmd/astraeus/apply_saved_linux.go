@@ -120,14 +120,14 @@ func (s *savedPlan) opening(cluster string, next func(*store.State) (schema.Deci
 }
 
 // unseen leaves out of deletions what a person saw in the saved plan.
-func (s *savedPlan) unseen(deletes []string) (out []string) {
+func (s *savedPlan) unseen(deletes []deletion) (out []deletion) {
 	if s == nil {
 		return deletes
 	}
-	seen := map[string]bool{}
+	seen := map[deletion]bool{}
 	for _, step := range s.Document.Steps {
 		if step.Action == schema.ActionDeleteCopy {
-			seen[deletionText(step)] = true
+			seen[deletionOf(step)] = true
 		}
 	}
 	for _, d := range deletes {

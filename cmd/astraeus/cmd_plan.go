@@ -77,7 +77,7 @@ func (e *environment) plan(c *cli.Context) error {
 	if err := problems.Diagnostics(doc.Diagnostics); err != nil {
 		return err
 	}
-	out, err := view.NewPlanOf(c.String("output"), e.out(c), view.PlanContext{Origins: from})
+	out, err := view.NewPlanOf(c.String("output"), e.out(c), view.PlanContext{Origins: from, Names: namesIn(input)})
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"astraeus.io/astraeus/cmd/astraeus/view"
 	"astraeus.io/astraeus/planner"
 	"astraeus.io/astraeus/schema"
 )
@@ -151,9 +152,11 @@ func TestDataDeletedIsNamed(t *testing.T) {
 	}
 	drive := schema.Key{Kind: schema.KindDrive, Namespace: "ws-1", Name: "cache"}
 	plan := schema.Plan{Steps: []schema.Step{{Action: schema.ActionDeleteCopy, Object: drive, Machine: "heard"}}}
-	require.Equal(t, []string{"drive/ws-1.cache on heard"}, dataDeleted(input, plan))
+	require.Equal(t, []deletion{{drive, "heard", false}}, dataDeleted(input, plan))
 	plan.Decisions.Bury = []schema.Tombstone{{Key: drive}}
-	require.Equal(t, []string{"drive/ws-1.cache on heard", "drive/ws-1.cache on silent, if it has a copy there"}, dataDeleted(input, plan))
+	deletes := dataDeleted(input, plan)
+	require.Len(t, deletes, 2)
+	require.Equal(t, "drive acme/lab/cache on silent, if it has a copy there", deletes[1].text(view.Names{"ws-1": "acme/lab"}))
 }
 
 func TestApplyIsInterrupted(t *testing.T) {

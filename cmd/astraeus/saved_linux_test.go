@@ -175,7 +175,8 @@ func TestSavedPlanIsJudgedByTheLeader(t *testing.T) {
 func TestSavedPlanDeletions(t *testing.T) {
 	step := schema.Step{Action: schema.ActionDeleteCopy, Machine: "gpu-01", Object: schema.Key{Kind: schema.KindDrive, Namespace: "ws-1", Name: "x"}}
 	s := &savedPlan{Document: planner.PlanDocument{Steps: []schema.Step{step}}}
-	require.Equal(t, []string{"drive/ws-1.y on gpu-01"}, s.unseen([]string{deletionText(step), "drive/ws-1.y on gpu-01"}))
+	other := deletion{drive: schema.Key{Kind: schema.KindDrive, Namespace: "ws-1", Name: "y"}, machine: "gpu-01"}
+	require.Equal(t, []deletion{other}, s.unseen([]deletion{deletionOf(step), other}))
 	var none *savedPlan
-	require.Len(t, none.unseen([]string{"a"}), 1)
+	require.Len(t, none.unseen([]deletion{other}), 1)
 }

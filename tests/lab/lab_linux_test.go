@@ -26,7 +26,7 @@ func TestOnce(t *testing.T) {
 	require.Equal(t, 0, code, "%s\n%s", stdout, stderr)
 	for _, want := range []string{
 		"24 to create, 0 to change, 0 to remove",
-		"Mount  drive/ws-6bc9e04463e6.imagenet  from gpu-01 over Lab",
+		"Mount  drive acme/research/imagenet  from gpu-01 over Lab",
 		"prepare-0 | prepare: wrote 8 samples on gpu-01",
 		"train-coordinator-0 | train: both trainers read the same dataset:",
 		"train-trainer-0 | train: rank 1 of 3 on gpu-01 read /data, wrote its cache, scratch and checkpoint",

@@ -33,6 +33,8 @@ type Applied struct {
 	Steps     int           `json:"steps"`
 	Holds     []schema.Hold `json:"holds"`
 	Waits     []schema.Wait `json:"waits"`
+	// Names of the objects in it, for people.
+	Names Names `json:"-"`
 }
 
 // Apply follows an apply. Progress is called often and decides itself what to show.
@@ -128,12 +130,12 @@ func (v humanApply) Applied(a Applied) error {
 		return err
 	}
 	for _, h := range a.Holds {
-		if err := v.result.printf("  ! %s  %d %s: %s", Plain(h.Object.String()), h.Status, h.Code, Plain(h.Message)); err != nil {
+		if err := v.result.printf("  ! %s", HoldLine(h, a.Names)); err != nil {
 			return err
 		}
 	}
 	for _, w := range a.Waits {
-		if err := v.result.printf("  … %s: %s", Plain(strings.TrimSpace(w.Run.String()+" "+w.Worker)), Plain(w.Summary)); err != nil {
+		if err := v.result.printf("  … %s", WaitLine(w, a.Names)); err != nil {
 			return err
 		}
 	}

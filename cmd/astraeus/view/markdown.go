@@ -21,7 +21,10 @@ const (
 	markdownCell    = 400 // longest cell, in characters
 )
 
-type markdownPlan struct{ out Out }
+type markdownPlan struct {
+	out   Out
+	names Names
+}
 
 // markdownTable is one table; open ones are not folded.
 type markdownTable struct {
@@ -35,7 +38,7 @@ type markdownTable struct {
 func (v markdownPlan) Plan(doc planner.PlanDocument) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n### %s\n", MarkdownMarker, markdownEscape(planHeading(doc)))
-	tables := markdownTables(doc)
+	tables := v.tables(doc)
 	for i, t := range tables {
 		left := markdownLimit - b.Len() - markdownReserve*(len(tables)-i)
 		b.WriteString(t.render(left))
@@ -44,12 +47,12 @@ func (v markdownPlan) Plan(doc planner.PlanDocument) error {
 	return err
 }
 
-func markdownTables(doc planner.PlanDocument) []markdownTable {
+func (v markdownPlan) tables(doc planner.PlanDocument) []markdownTable {
 	all := []markdownTable{
 		{title: "Data that will be deleted", header: []string{"Machine", "Action", "Object", "Where", "Why"}, open: true},
-		{title: "Objects that will be removed", header: []string{"Object", "File"}, open: true},
+		{title: "Objects that will be removed", header: []string{"Object", "File", "What"}, open: true},
 		{title: "Held back", header: []string{"Object", "Code", "Why", "File"}, open: true},
-		{title: "What the commit changes", header: []string{"Change", "Object", "File"}},
+		{title: "What the commit changes", header: []string{"Change", "Object", "File", "What"}},
 		{title: "Drift on machines", header: []string{"Machine", "Object", "What"}},
 		{title: "Placements", header: []string{"Run", "Worker", "Machine"}},
 		{title: "Waits", header: []string{"Run", "Worker", "Why"}},
@@ -57,36 +60,44 @@ func markdownTables(doc planner.PlanDocument) []markdownTable {
 		{title: "Diagnostics", header: []string{"File", "Severity", "Code", "Message"}},
 	}
 	for _, s := range doc.Steps {
-		row := []string{s.Machine, string(s.Action), s.Object.String(), stepDetail(s.Args), s.Why.Message}
+		row := []string{s.Machine, string(s.Action), v.names.Object(s.Object), stepDetail(s.Args), s.Why.Message}
 		if s.Destructive {
 			all[0].rows = append(all[0].rows, row)
 		} else {
 			all[7].rows = append(all[7].rows, row)
 		}
 	}
-	for _, c := range doc.Changes {
+	for _, c := range changedObjects(doc) {
+		what := strings.Join(append(c.fields(), nonEmpty(c.note(v.names))...), "; ")
 		if c.Change == "remove" {
-			all[1].rows = append(all[1].rows, []string{c.Object.String(), c.Pos.String()})
+			all[1].rows = append(all[1].rows, []string{v.names.Object(c.Object), c.Pos.String(), what})
 		} else {
-			all[3].rows = append(all[3].rows, []string{c.Change, c.Object.String(), c.Pos.String()})
+			all[3].rows = append(all[3].rows, []string{c.Change, v.names.Object(c.Object), c.Pos.String(), what})
 		}
 	}
 	for _, h := range doc.Holds {
-		all[2].rows = append(all[2].rows, []string{h.Object.String(), strconv.Itoa(h.Status) + " " + string(h.Code), h.Message, h.Pos.String()})
+		all[2].rows = append(all[2].rows, []string{v.names.Object(h.Object), strconv.Itoa(h.Status) + " " + string(h.Code), h.Message, h.Pos.String()})
 	}
 	for _, d := range doc.Drift {
-		all[4].rows = append(all[4].rows, []string{d.Machine, d.Object.String(), d.Message})
+		all[4].rows = append(all[4].rows, []string{d.Machine, v.names.Object(d.Object), d.Message})
 	}
 	for _, p := range doc.Placements {
-		all[5].rows = append(all[5].rows, []string{p.Run.String(), p.Worker, p.Machine})
+		all[5].rows = append(all[5].rows, []string{v.names.Object(p.Run), p.Worker, p.Machine})
 	}
-	for _, w := range doc.Waits {
-		all[6].rows = append(all[6].rows, []string{w.Run.String(), w.Worker, w.Summary})
+	for _, w := range openWaits(doc) {
+		all[6].rows = append(all[6].rows, []string{v.names.Object(w.Run), w.Worker, w.Summary})
 	}
 	for _, d := range doc.Diagnostics {
 		all[8].rows = append(all[8].rows, []string{d.Pos.String(), string(d.Severity), string(d.Code), d.Message})
 	}
 	return all
+}
+
+func nonEmpty(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
 }
 
 // render writes the table into at most room bytes beside its own frame, saying

@@ -21,6 +21,7 @@ var PlanFormats = []string{"table", "json", "markdown"}
 // PlanContext is what a view needs to know beside the plan.
 type PlanContext struct {
 	Origins Origins
+	Names   Names
 }
 
 // Origins say where a plan's inputs came from.
@@ -36,16 +37,19 @@ func NewPlan(format string, out Out) (Plan, error) { return NewPlanOf(format, ou
 func NewPlanOf(format string, out Out, about PlanContext) (Plan, error) {
 	switch format {
 	case "table":
-		return humanPlan{out}, nil
+		return humanPlan{out, about.Names}, nil
 	case "json":
 		return jsonPlan{out, about.Origins}, nil
 	case "markdown":
-		return markdownPlan{out}, nil
+		return markdownPlan{out, about.Names}, nil
 	}
 	return nil, &FormatError{format, PlanFormats}
 }
 
-type humanPlan struct{ out Out }
+type humanPlan struct {
+	out   Out
+	names Names
+}
 
 // section is a titled list of lines; an empty one is not shown.
 type section struct {
@@ -102,8 +106,8 @@ func planHeading(doc planner.PlanDocument) string {
 	if s.Drift > 0 {
 		text += fmt.Sprintf(", %d drifted", s.Drift)
 	}
-	if s.Waits > 0 {
-		text += ", " + count(s.Waits, "wait")
+	if waits := len(openWaits(doc)); waits > 0 {
+		text += ", " + count(waits, "wait")
 	}
 	return text
 }
@@ -119,82 +123,46 @@ func Short(commit string) string {
 func (v humanPlan) destroyed(doc planner.PlanDocument) (lines []string) {
 	for _, s := range doc.Steps {
 		if s.Destructive {
-			lines = append(lines, v.out.paint(red, "! "+stepLine(s)))
+			lines = append(lines, v.out.paint(red, "! "+v.stepLine(s)))
 		}
 	}
 	return lines
-}
-
-var changeMarks = map[string]struct {
-	mark  string
-	color color
-	order int
-}{
-	"remove": {"-", red, 0}, "change": {"~", yellow, 1}, "create": {"+", green, 2},
-}
-
-func (v humanPlan) changes(doc planner.PlanDocument) (lines []string) {
-	for _, c := range sortedChanges(doc.Changes) {
-		m := changeMarks[c.Change]
-		line := m.mark + " " + Plain(c.Object.String())
-		if c.File != "" {
-			line += "  " + Plain(c.Pos.String())
-		}
-		lines = append(lines, v.out.paint(m.color, line))
-	}
-	return lines
-}
-
-// sortedChanges puts removals first.
-func sortedChanges(list []planner.DocumentChange) []planner.DocumentChange {
-	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b planner.DocumentChange) int {
-		return changeMarks[a.Change].order - changeMarks[b.Change].order
-	})
-	return list
 }
 
 func (v humanPlan) holds(doc planner.PlanDocument) (lines []string) {
 	for _, h := range doc.Holds {
-		line := fmt.Sprintf("! %s  %d %s: %s", Plain(h.Object.String()), h.Status, h.Code, Plain(h.Message))
+		line := "! " + HoldLine(h, v.names)
 		if h.File != "" {
 			line += "  " + Plain(h.Pos.String())
 		}
 		lines = append(lines, v.out.paint(yellow, line))
+		if h.Hint != "" {
+			lines = append(lines, "    "+v.out.paint(cyan, "hint:")+" "+Plain(h.Hint))
+		}
 	}
 	return lines
 }
 
 func (v humanPlan) drift(doc planner.PlanDocument) (lines []string) {
 	for _, d := range doc.Drift {
-		lines = append(lines, v.out.paint(yellow, fmt.Sprintf("~ %s  %s: %s", Plain(d.Machine), Plain(d.Object.String()), Plain(d.Message))))
+		lines = append(lines, v.out.paint(yellow, fmt.Sprintf("~ %s  %s: %s", Plain(d.Machine), Plain(v.names.Object(d.Object)), Plain(d.Message))))
 	}
 	return lines
 }
 
 func (v humanPlan) placements(doc planner.PlanDocument) (lines []string) {
 	for _, p := range doc.Placements {
-		lines = append(lines, fmt.Sprintf("> %s  %s on %s", Plain(p.Run.String()), Plain(p.Worker), Plain(p.Machine)))
+		lines = append(lines, fmt.Sprintf("> %s  %s on %s", Plain(v.names.Object(p.Run)), Plain(p.Worker), Plain(p.Machine)))
 	}
 	return lines
 }
 
-// steps lists them machine by machine, each machine's in their order.
+// steps lists them in the document's order, which is one in which they can be
+// carried out: a machine may have to wait for another.
 func (v humanPlan) steps(doc planner.PlanDocument) (lines []string) {
-	var machines []string
-	by := map[string][]schema.Step{}
 	for _, s := range doc.Steps {
-		if by[s.Machine] == nil {
-			machines = append(machines, s.Machine)
-		}
-		by[s.Machine] = append(by[s.Machine], s)
-	}
-	slices.Sort(machines)
-	for _, machine := range machines {
-		for _, s := range by[machine] {
-			mark, c := stepMark(s)
-			lines = append(lines, v.out.paint(c, mark+" "+stepLine(s)))
-		}
+		mark, c := stepMark(s)
+		lines = append(lines, v.out.paint(c, mark+" "+v.stepLine(s)))
 	}
 	return lines
 }
@@ -209,9 +177,9 @@ func stepMark(s schema.Step) (string, color) {
 	return "+", green
 }
 
-// stepLine is "gpu-01  CreateCopy  drive/ws-….x  /path  (why)".
-func stepLine(s schema.Step) string {
-	parts := []string{s.Machine, string(s.Action), s.Object.String()}
+// stepLine is "gpu-01  CreateCopy  drive acme/research/x  /path  (why)".
+func (v humanPlan) stepLine(s schema.Step) string {
+	parts := []string{s.Machine, string(s.Action), v.names.Object(s.Object)}
 	if detail := stepDetail(s.Args); detail != "" {
 		parts = append(parts, detail)
 	}
@@ -238,16 +206,52 @@ func stepDetail(a schema.StepArgs) string {
 }
 
 func (v humanPlan) waits(doc planner.PlanDocument) (lines []string) {
-	for _, w := range doc.Waits {
-		name := w.Run.String()
-		if w.Worker != "" {
-			name += " " + w.Worker
-		}
-		summary := w.Summary
-		if summary == "" {
-			summary = schema.Summarize(w.Reasons, schema.MostInSummary)
-		}
-		lines = append(lines, fmt.Sprintf("… %s: %s", Plain(name), Plain(summary)))
+	for _, w := range openWaits(doc) {
+		lines = append(lines, "… "+WaitLine(w, v.names))
 	}
 	return lines
+}
+
+// WaitLine is "run acme/research/train train-0: why".
+func WaitLine(w schema.Wait, names Names) string {
+	name := names.Object(w.Run)
+	if w.Worker != "" {
+		name += " " + w.Worker
+	}
+	return Plain(name) + ": " + Plain(w.Summary)
+}
+
+// HoldLine is "drive acme/research/x  409 CODE: why".
+func HoldLine(h schema.Hold, names Names) string {
+	return fmt.Sprintf("%s  %d %s: %s", Plain(names.Object(h.Object)), h.Status, h.Code, Plain(h.Message))
+}
+
+// endsWithThePlan are the reasons that the steps of the same plan take away.
+var endsWithThePlan = map[schema.ReasonCode]bool{
+	schema.ReasonMounting: true, schema.ReasonFilling: true, schema.ReasonCreatingCopy: true, schema.ReasonCreatingDir: true,
+	schema.ReasonStarting: true, schema.ReasonStopping: true,
+}
+
+// openWaits are the waits that are left when the plan's steps are done: of a
+// worker that one of them starts, the others are said by the steps themselves.
+func openWaits(doc planner.PlanDocument) (open []schema.Wait) {
+	type worker struct {
+		run  schema.Key
+		name string
+	}
+	starts := map[worker]bool{}
+	for _, s := range doc.Steps {
+		if s.Action == schema.ActionStartWorker {
+			starts[worker{s.Object, s.Args.Worker}] = true
+		}
+	}
+	for _, w := range doc.Waits {
+		stays := func(r schema.Reason) bool {
+			return !endsWithThePlan[r.Code] || r.Args.State == string(planner.ClaimFailed)
+		}
+		if !starts[worker{w.Run, w.Worker}] || slices.ContainsFunc(w.Reasons, stays) {
+			open = append(open, w)
+		}
+	}
+	return open
 }

@@ -38,6 +38,7 @@ func document() planner.PlanDocument {
 	cache, imagenet, train := key(schema.KindDrive, "hf-cache"), key(schema.KindDrive, "imagenet"), key(schema.KindRun, "train")
 	hold := schema.Hold{Object: imagenet, Code: schema.CodeDatavolumeInUse, Status: 409, Message: "drive imagenet is used by 2 live worker(s)"}
 	hold.File, hold.Line = "orgs/acme/workspaces/research/drives/imagenet.cue", 3
+	api, api0 := key(schema.KindReplicaGroup, "api"), key(schema.KindRun, "api-0")
 	change := func(kind string, k schema.Key, file string) planner.DocumentChange {
 		c := planner.DocumentChange{Object: k, Change: kind}
 		if file != "" {
@@ -48,9 +49,12 @@ func document() planner.PlanDocument {
 	return planner.PlanDocument{
 		APIVersion: planner.DocumentVersion, Applyable: true,
 		Inputs:  planner.DocumentInputs{Commit: "3f9c2a7d41be00112233445566778899aabbccdd"},
-		Summary: planner.DocumentSummary{Create: 1, Change: 1, Remove: 1, Place: 1, Steps: 4, Destroy: 1, Waits: 1, Holds: 1, Drift: 1},
+		Summary: planner.DocumentSummary{Create: 4, Change: 1, Remove: 1, Place: 1, Steps: 5, Destroy: 1, Waits: 2, Holds: 1, Drift: 1},
 		Changes: []planner.DocumentChange{
-			change("create", train, "runs/train.cue"), change("change", imagenet, "drives/imagenet.cue"), change("remove", cache, ""),
+			change("create", train, "runs/train.cue"), withFields(change("change", imagenet, "drives/imagenet.cue")), change("remove", cache, ""),
+			change("create", api, "replica_groups/api.cue"), {Object: api0, Change: "create", From: api},
+			{Object: key(schema.KindRun, "gone-0"), Change: "remove", From: key(schema.KindReplicaGroup, "gone")},
+			{Object: key(schema.KindEndpoint, "new"), Change: "create", Renamed: key(schema.KindEndpoint, "old")},
 		},
 		Placements: []planner.DocumentPlacement{{Run: train, Worker: "train-0", Machine: "gpu-02"}},
 		Steps: []schema.Step{
@@ -58,17 +62,30 @@ func document() planner.PlanDocument {
 			{ID: "2", Machine: "gpu-01", Action: schema.ActionExport, Object: imagenet, Args: schema.StepArgs{Path: "/mnt/x", To: "gpu-02"}, Why: schema.Why{Message: "gpu-02 mounts it from here"}},
 			{ID: "3", Machine: "gpu-02", Action: schema.ActionMount, Object: imagenet, Args: schema.StepArgs{From: "gpu-01", Transport: schema.TransportTCP}, Why: schema.Why{Message: "train-0 uses it here"}, After: []string{"2"}},
 			{ID: "4", Machine: "gpu-02", Action: schema.ActionStopWorker, Object: train, Args: schema.StepArgs{Worker: "train-1"}, Why: schema.Why{Message: "a newer version of the run replaces it"}},
+			{ID: "5", Machine: "gpu-01", Action: schema.ActionStartWorker, Object: api0, Args: schema.StepArgs{Worker: "api-0-0"}, Why: schema.Why{Message: "placed here"}},
 		},
-		Waits: []schema.Wait{{Run: train, Worker: "train-0", Summary: "waiting for imagenet to be mounted from gpu-01 (Exported)"}},
+		Waits: []schema.Wait{
+			{Run: train, Worker: "train-0", Summary: "needs 2 GPUs, 0 free"},
+			{Run: api0, Worker: "api-0-0", Summary: "said by the steps", Reasons: []schema.Reason{{Code: schema.ReasonCreatingCopy}}},
+		},
 		Holds: []schema.Hold{hold},
 		Drift: []schema.Drift{{Machine: "gpu-03", Object: imagenet, Message: "its mount is gone"}},
 	}
 }
 
+func withFields(c planner.DocumentChange) planner.DocumentChange {
+	c.Fields = []planner.FieldChange{
+		{Field: "spec.evictable", Old: "false", New: "true"}, {Field: "spec.fill.env.TOKEN", Hidden: true},
+		{Field: "spec.size_hint_bytes", New: "5"}, {Field: "spec.transport", Old: `"TCP"`},
+	}
+	c.More = 1
+	return c
+}
+
 func render(t *testing.T, format string, doc planner.PlanDocument, color bool) string {
 	t.Helper()
 	var b bytes.Buffer
-	v, err := NewPlan(format, Out{&b, color})
+	v, err := NewPlanOf(format, Out{&b, color}, PlanContext{Names: Names{"ws-3f9c2a7d41be": "acme/research"}})
 	require.NoError(t, err)
 	require.NoError(t, v.Plan(doc))
 	return b.String()

@@ -27,11 +27,17 @@ type gate struct {
 	open   bool
 	since  time.Time
 	commit string
-	plans  chan planner.PlanDocument
+	plans  chan Planned
+}
+
+// Planned is the plan of a commit, with the objects that it speaks of.
+type Planned struct {
+	Document planner.PlanDocument
+	Objects  map[schema.Key]*schema.Object
 }
 
 func newGate(schemaVersion string, room func(map[schema.Key]*schema.Object)) *gate {
-	return &gate{plan: planner.Plan, room: room, schema: schemaVersion, plans: make(chan planner.PlanDocument, 16)}
+	return &gate{plan: planner.Plan, room: room, schema: schemaVersion, plans: make(chan Planned, 16)}
 }
 
 // Plan is planner.Plan behind the gate.
@@ -49,7 +55,7 @@ func (g *gate) Plan(in planner.Input) schema.Plan {
 	if in.Desired != nil && in.Desired.Commit != g.commit {
 		g.commit = in.Desired.Commit
 		select {
-		case g.plans <- planner.Document(plan, in, g.schema):
+		case g.plans <- Planned{planner.Document(plan, in, g.schema), inForce(in)}:
 		default: // nobody reads; the next commit's plan may be seen again
 		}
 	}

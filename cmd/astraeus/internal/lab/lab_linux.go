@@ -21,7 +21,6 @@ import (
 
 	"astraeus.io/astraeus/cmd/astraeus/internal/control"
 	"astraeus.io/astraeus/gitsource"
-	"astraeus.io/astraeus/planner"
 	"astraeus.io/astraeus/reconciler"
 	"astraeus.io/astraeus/reconciler/store"
 	"astraeus.io/astraeus/schema"
@@ -46,7 +45,7 @@ type Lab struct {
 	*control.Controller
 	Address string // the status API's URL
 	// Plans gives the plan of each commit, made when all machines were up.
-	Plans <-chan planner.PlanDocument
+	Plans <-chan Planned
 
 	layout
 	repo     string
