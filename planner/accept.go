@@ -150,7 +150,7 @@ func (p *pass) judge(o *schema.Object, prev *schema.AcceptedObject) (*schema.Obj
 	case *schema.MachineSpec:
 		return p.judgeMachine(o, spec, prev)
 	case *schema.WorkspaceSpec:
-		hold = p.judgeWorkspace(o, spec)
+		hold = p.judgeWorkspace(o)
 	case *schema.HostPathGrantSpec:
 		hold = p.judgeGrant(o, spec, prev)
 	case *schema.DriveSpec:

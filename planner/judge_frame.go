@@ -9,64 +9,6 @@ import (
 // agentState is where agents keep their own state: nothing may reach it.
 const agentState = "/var/lib/astraeus-agent"
 
-// judgePlace checks that the object's namespace is its workspace's, and
-// that its folder's workspace is declared under that name: what a folder holds
-// that was renamed without its name is not created beside what is in force (G-3).
-func (p *pass) judgePlace(o *schema.Object) *schema.Hold {
-	ws := schema.Key{Kind: schema.KindWorkspace, Namespace: o.Org, Name: o.Workspace}
-	if p.objects[ws] == nil && !p.declared(ws) {
-		return holdOf(o, "", schema.CodeNotFound, workspaceUndeclared(ws))
-	}
-	for _, holder := range p.namespaceHolders()[o.Key.Namespace] {
-		if holder.Object.Org != o.Org || holder.Object.Metadata.Name != o.Workspace {
-			return holdOf(o, "", schema.CodeNamespaceTaken, namespaceTaken(o.Key.Namespace, holder.Object.Key))
-		}
-	}
-	return nil
-}
-
-// namespaceHolders are the accepted workspaces by namespace.
-func (p *pass) namespaceHolders() map[string][]*schema.AcceptedObject {
-	if p.holdersNS != nil {
-		return p.holdersNS
-	}
-	p.holdersNS = map[string][]*schema.AcceptedObject{}
-	for _, key := range p.keysOf(schema.KindWorkspace) {
-		ns := p.namespaceOf(p.objects[key].Object)
-		p.holdersNS[ns] = append(p.holdersNS[ns], p.objects[key])
-	}
-	return p.holdersNS
-}
-
-// namespaceOf is a workspace's namespace: written, or derived.
-func (p *pass) namespaceOf(o *schema.Object) string {
-	if ns := o.Spec.(*schema.WorkspaceSpec).Namespace; ns != "" {
-		return ns
-	}
-	cluster := ""
-	for _, key := range p.keysOf(schema.KindCluster) {
-		cluster = key.Name
-	}
-	return schema.Namespace(cluster, o.Org, o.Metadata.Name)
-}
-
-// judgeWorkspace: a namespace is unique, its first accepted holder keeps it.
-func (p *pass) judgeWorkspace(o *schema.Object, _ *schema.WorkspaceSpec) *schema.Hold {
-	ns := p.namespaceOf(o)
-	p.holdersNS = nil
-	for _, key := range p.keysOf(schema.KindWorkspace) {
-		if other := p.objects[key]; key != o.Key && p.hadBefore(key) && p.namespaceOf(other.Object) == ns {
-			return holdOf(o, "spec.namespace", schema.CodeNamespaceTaken, namespaceTaken(ns, key))
-		}
-	}
-	for _, other := range p.gate.kinds[schema.KindWorkspace] { // with none accepted, both are held
-		if other.Key != o.Key && p.namespaceOf(other) == ns && !p.hadBefore(other.Key) {
-			return holdOf(o, "spec.namespace", schema.CodeNamespaceTaken, namespaceTaken(ns, other.Key))
-		}
-	}
-	return nil
-}
-
 func (p *pass) hadBefore(key schema.Key) bool { return inForce(p.in.Accepted.Objects[key]) }
 
 // judgeMachine checks a data location against what the machine reported. Such a

@@ -41,7 +41,8 @@ type pass struct {
 	budget *budget
 	before map[string]map[workerID]liveUse // live users before this pass, by drive uid
 
-	holdersNS map[string][]*schema.AcceptedObject // accepted workspaces by namespace
+	holdersNS map[string][]*schema.AcceptedObject // workspaces in force by namespace
+	spaced    *spaces
 
 	attempts map[attemptKey]int // newest attempt that a machine reports
 	address  map[string]string  // machines by each of their addresses
@@ -112,14 +113,28 @@ func (p *pass) clusterSpec() *schema.ClusterSpec {
 		return p.cluster
 	}
 	spec := &schema.ClusterSpec{}
-	for _, key := range p.keysOf(schema.KindCluster) {
+	if key := p.clusterKey(); key != (schema.Key{}) {
 		spec = p.objects[key].Object.Spec.(*schema.ClusterSpec)
-		break
 	}
 	copied := *spec
 	copied.Normalize()
 	p.cluster = &copied
 	return p.cluster
+}
+
+// clusterKey is the cluster in force, zero when there is none. While it gets
+// another name there are two, of which the declared one counts.
+func (p *pass) clusterKey() schema.Key {
+	keys := p.keysOf(schema.KindCluster)
+	for _, key := range keys {
+		if p.gate.want(key) != nil {
+			return key
+		}
+	}
+	if len(keys) == 0 {
+		return schema.Key{}
+	}
+	return keys[0]
 }
 
 // keysOf lists the keys in force of a kind, sorted.

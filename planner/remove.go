@@ -44,6 +44,12 @@ func (p *pass) mayLeave(key schema.Key) bool {
 		p.holdRemoval(key, schema.CodeHistoryRewritten, rewrittenHistory, a.Object.Origin)
 		return false
 	}
+	where := scope{a.Object.Org, a.Object.Workspace}
+	if was := p.otherNamespace(where); key.Kind.InWorkspace() && was == key.Namespace {
+		ws := schema.Key{Kind: schema.KindWorkspace, Namespace: where.org, Name: where.workspace}
+		p.holdRemoval(key, schema.CodeNamespaceTaken, namespaceChanged(ws, was, p.spaces().declared[where]), a.Object.Origin)
+		return false
+	}
 	if pos, whole := p.in.Desired.Whole(a.Object.Org, a.Object.Workspace); !whole {
 		p.holdRemoval(key, schema.CodeWorkspaceNotWhole, notWhole(pos), pos)
 		return false

@@ -153,6 +153,11 @@ func namespaceTaken(namespace string, by schema.Key) string {
 	return fmt.Sprintf("the namespace %s is taken by %s", namespace, by)
 }
 
+// namespaceChanged: X-31.
+func namespaceChanged(ws schema.Key, was, now string) string {
+	return fmt.Sprintf("what is in force in %s has the namespace %s and would be removed and made anew in %s: write `namespace: %q` into its spec", ws, was, now, was)
+}
+
 func volumeInUse(name string, users []string) string {
 	return fmt.Sprintf("volume %s is used by %s", name, strings.Join(users, ", "))
 }

@@ -17,6 +17,9 @@ func Namespace(cluster, org, workspace string) string {
 	return "ws-" + hex.EncodeToString(sum[:])[:12]
 }
 
+// DefaultCluster stands for the cluster's name where no Cluster is declared.
+const DefaultCluster = "default"
+
 // MaxLabel is the longest DNS label (D-8, N-9).
 const MaxLabel = 63
 

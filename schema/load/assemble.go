@@ -155,7 +155,7 @@ func (a *assembly) namespaceOf(p filePlace) string {
 	return ns
 }
 
-func (a *assembly) clusterName() string { return cmp.Or(a.cluster, "default") }
+func (a *assembly) clusterName() string { return cmp.Or(a.cluster, schema.DefaultCluster) }
 
 // candidate is an object under its key.
 type candidate struct {
