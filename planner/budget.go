@@ -8,6 +8,7 @@ import (
 type budget struct {
 	kinds  map[budgetKey]budgetCount
 	scopes map[schema.Key]int // objects in each workspace and org
+	going  map[spareKey]int   // workspaces and orgs with objects that go, by org and kind
 }
 
 // budgetKey is what the deletion budget counts over: a kind in a workspace or org.
@@ -25,8 +26,12 @@ func (p *pass) overBudget(key schema.Key) string {
 	if p.budget == nil {
 		p.budget = p.countBudget()
 	}
-	if frame := p.goingFrame(a); frame != (schema.Key{}) && p.budget.scopes[frame] > 0 && p.gate.spared[spareKey{frameOrg(frame), frame.Kind}] == 0 {
-		return wholeScope(frame, p.budget.scopes[frame])
+	if frame := p.goingFrame(a); frame != (schema.Key{}) && p.budget.scopes[frame] > 0 {
+		of := spareKey{frameOrg(frame), frame.Kind}
+		if p.budget.going[of] > p.gate.spared[of] {
+			return wholeScope(frame, p.budget.scopes[frame])
+		}
+		return "" // with everything in it: its own folder, where an allowance of a kind would stand, is gone
 	}
 	c := p.budget.kinds[budgetKey{key.Kind, a.Object.Org, a.Object.Workspace}]
 	b := p.clusterSpec().DeletionBudget
@@ -73,7 +78,7 @@ func (p *pass) declared(key schema.Key) bool {
 }
 
 func (p *pass) countBudget() *budget {
-	b := &budget{kinds: map[budgetKey]budgetCount{}, scopes: map[schema.Key]int{}}
+	b := &budget{kinds: map[budgetKey]budgetCount{}, scopes: map[schema.Key]int{}, going: map[spareKey]int{}}
 	for key, a := range p.in.Accepted.Objects {
 		if !inForce(a) || a.Object.ManagedBy != (schema.Key{}) {
 			continue
@@ -91,6 +96,11 @@ func (p *pass) countBudget() *budget {
 		}
 		if key.Kind != schema.KindOrg {
 			b.scopes[schema.Key{Kind: schema.KindOrg, Name: a.Object.Org}]++
+		}
+	}
+	for frame := range b.scopes {
+		if frame.Name != "" && !p.declared(frame) {
+			b.going[spareKey{frameOrg(frame), frame.Kind}]++
 		}
 	}
 	return b

@@ -54,7 +54,7 @@ type DocumentSummary struct {
 	Steps   int `json:"steps"`
 	Destroy int `json:"destroy"` // destructive steps
 	Waits   int `json:"waits"`
-	Holds   int `json:"holds"`
+	Holds   int `json:"holds"` // without those that clear by themselves
 	Drift   int `json:"drift"`
 }
 
@@ -81,7 +81,7 @@ func Document(p schema.Plan, in Input, schemaVersion string) PlanDocument {
 	}
 	d.digestInputs(p, in)
 	d.count()
-	d.Complete = len(d.Holds) == 0 && !schema.HasErrors(d.Diagnostics) && (in.Desired == nil || len(in.Desired.NotWhole) == 0)
+	d.Complete = schema.HeldBack(d.Holds) == 0 && !schema.HasErrors(d.Diagnostics) && (in.Desired == nil || len(in.Desired.NotWhole) == 0)
 	d.Applyable = !in.Rewritten && len(d.Changes)+len(d.Placements)+len(d.Steps) > 0
 	return d
 }
@@ -167,7 +167,7 @@ func digestReport(r *schema.MachineReport) string {
 }
 
 func (d *PlanDocument) count() {
-	s := DocumentSummary{Place: len(d.Placements), Steps: len(d.Steps), Waits: len(d.Waits), Holds: len(d.Holds), Drift: len(d.Drift)}
+	s := DocumentSummary{Place: len(d.Placements), Steps: len(d.Steps), Waits: len(d.Waits), Holds: schema.HeldBack(d.Holds), Drift: len(d.Drift)}
 	for _, c := range d.Changes {
 		switch c.Change {
 		case "create":

@@ -162,3 +162,21 @@ func FuzzParseDocument(f *testing.F) {
 		require.Equal(t, d.Digest(), back.Digest())
 	})
 }
+
+// D-31: in a first plan a machine that has not reported is no held machine: only
+// its data location waits, and the plan says so.
+func TestAMachineThatHasNotReportedIsNotHeld(t *testing.T) {
+	s := newSim()
+	s.desired = declare(t, "c1", frame+"---\nkind: Machine\nmetadata: {name: gpu-01}\nspec: {address: 192.0.2.1, data_location: {path: /nvme}}\n")
+	in := s.input()
+	d := Document(Plan(in), in, "1")
+	require.True(t, d.Complete)
+	require.Zero(t, d.Summary.Holds)
+	require.Len(t, d.Holds, 1)
+	require.True(t, d.Holds[0].Pending)
+	require.Equal(t, "spec.data_location.path", d.Holds[0].Field)
+	require.Equal(t, "machine gpu-01 has not reported its disks yet; wait until it is up, then choose again", d.Holds[0].Message)
+	machine := Plan(in).Decisions.Accept[2].Object.Object
+	require.Equal(t, "192.0.2.1", machine.Spec.(*schema.MachineSpec).Address)
+	require.Nil(t, machine.Spec.(*schema.MachineSpec).DataLocation)
+}

@@ -100,6 +100,12 @@ func planText(p schema.Plan) string {
 	}
 	for _, h := range p.Holds {
 		line("hold %s: %d %s: %s (%s %s)", h.Object, h.Status, h.Code, h.Message, h.Pos, h.Field)
+		if h.Pending {
+			line("  pending")
+		}
+		if h.Hint != "" {
+			line("  hint: %s", h.Hint)
+		}
 	}
 	for _, n := range p.Notes {
 		line("note %s: %s", n.Object, n.Message)

@@ -25,7 +25,9 @@ func (p *pass) judgeDrive(o *schema.Object, spec *schema.DriveSpec, prev *schema
 	}
 	if old != nil && movesData(old, spec) {
 		if n := p.usersBefore(prev.UID); n > 0 {
-			return holdOf(o, "spec", schema.CodeDatavolumeInUse, driveInUse(o.Key.Name, n))
+			hold := holdOf(o, "spec", schema.CodeDatavolumeInUse, driveInUse(o.Key.Name, n))
+			hold.Hint = p.beforeHint(prev.UID)
+			return hold
 		}
 		if old.Placed() && !spec.Placed() {
 			return p.judgeLeavingPlaced(o)
@@ -52,7 +54,9 @@ func (p *pass) judgeSource(o *schema.Object, spec, old *schema.DriveSpec, i int)
 		}
 	}
 	if p.grantFor(scope{o.Org, o.Workspace}, src.Path).path == "" {
-		return holdOf(o, field+".path", schema.CodeHostAccessForbidden, hostPathForbidden(src.Path))
+		hold := holdOf(o, field+".path", schema.CodeHostAccessForbidden, hostPathForbidden(src.Path))
+		hold.Hint = grantHint(o)
+		return hold
 	}
 	h := hostPath{path: src.Path}
 	if src.NodeScope == schema.ScopeOneMachine {
@@ -89,7 +93,9 @@ func (p *pass) judgeLeavingPlaced(o *schema.Object) *schema.Hold {
 		return holdOf(o, field, schema.CodeWorkspaceNotWhole, notWhole(pos))
 	}
 	if text := p.overBudget(o.Key); text != "" {
-		return holdOf(o, field, schema.CodeDeletionBudget, text)
+		hold := holdOf(o, field, schema.CodeDeletionBudget, text)
+		hold.Hint = p.budgetHint(o.Key)
+		return hold
 	}
 	p.gate.leaving[o.Key] = true
 	return nil

@@ -52,17 +52,23 @@ func (p *pass) judgeLocation(o *schema.Object, l *schema.DataLocationSpec) *sche
 	hold := func(message string) *schema.Hold {
 		return holdOf(o, locationField, schema.CodeDataLocation, message)
 	}
+	// It only waits for a report: nobody has to change anything.
+	wait := func(message string) *schema.Hold {
+		h := hold(message)
+		h.Pending, h.Hint = true, onlyLocationWaits(name)
+		return h
+	}
 	if l == nil { // D-32
 		switch {
 		case report == nil || report.Copies == nil:
-			return hold(copiesUnknown(name))
+			return wait(copiesUnknown(name))
 		case heldCopies(report) > 0:
 			return hold(holdsCopies(name, heldCopies(report)))
 		}
 		return nil
 	}
 	if report == nil || report.Filesystems == nil {
-		return hold(notReported(name))
+		return wait(notReported(name))
 	}
 	problem, warning := DataLocationProblem(name, report.Filesystems, l.Path)
 	if warning != "" {

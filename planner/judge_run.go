@@ -232,7 +232,9 @@ func (p *pass) judgeHostPath(o *schema.Object, field, path string) *schema.Hold 
 		return holdOf(o, field, schema.CodeHostAccessForbidden, text)
 	}
 	if p.clusterSpec().VolumesNeedGrant && p.grantFor(where, path).path == "" {
-		return holdOf(o, field, schema.CodeHostAccessForbidden, pathNeedsGrant(path))
+		hold := holdOf(o, field, schema.CodeHostAccessForbidden, pathNeedsGrant(path))
+		hold.Hint = grantHint(o)
+		return hold
 	}
 	return nil
 }

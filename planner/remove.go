@@ -56,6 +56,7 @@ func (p *pass) mayLeave(key schema.Key) bool {
 	}
 	if text := p.overBudget(key); text != "" {
 		p.holdRemoval(key, schema.CodeDeletionBudget, text, a.Object.Origin)
+		p.gate.held[key].Hold.Hint = p.budgetHint(key)
 		return false
 	}
 	if key.Kind == schema.KindVolume {
@@ -138,6 +139,7 @@ func (p *pass) driveFree(key, declared schema.Key) bool {
 		n += r.usersOf(a.UID)
 	}
 	p.holdRemoval(declared, schema.CodeDatavolumeInUse, driveInUse(key.Name, n), p.objects[declared].Object.Origin)
+	p.gate.held[declared].Hold.Hint = usersHint(users, a.UID)
 	return false
 }
 
@@ -153,18 +155,22 @@ func (p *pass) stayingUsers(uid string) []*run {
 	return list
 }
 
-// usersOf counts the run's workers that use a drive: those that have not ended,
-// and those that start again when their gang does.
+// usersOf counts the run's workers that use a drive.
 func (r *run) usersOf(uid string) (n int) {
 	for i := range r.placed.Workers {
-		w := &r.placed.Workers[i]
-		t := templateOfGroup(r.current, w.Group)
-		again := r.spec != nil && r.spec.RestartPolicy != schema.RestartNever
-		if (w.Outcome == nil || again) && t != nil && slices.ContainsFunc(t.uses, func(u use) bool { return u.drive != nil && u.drive.uid == uid }) {
+		if r.uses(&r.placed.Workers[i], uid) {
 			n++
 		}
 	}
 	return n
+}
+
+// uses reports whether a worker uses a drive: one that has not ended, or that
+// starts again when its gang does.
+func (r *run) uses(w *schema.PlacedWorker, uid string) bool {
+	t := templateOfGroup(r.current, w.Group)
+	again := r.spec != nil && r.spec.RestartPolicy != schema.RestartNever
+	return (w.Outcome == nil || again) && t != nil && slices.ContainsFunc(t.uses, func(u use) bool { return u.drive != nil && u.drive.uid == uid })
 }
 
 // stopForDrive stops a run whose drive is deleted on purpose; it then waits for

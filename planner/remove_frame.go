@@ -101,7 +101,7 @@ func (p *pass) frameEmpty(key schema.Key) bool {
 	if what == "" {
 		return true
 	}
-	p.holdRemoval(key, schema.CodeMachineInUse, scopeInUse(key, what), p.objects[key].Object.Origin)
+	p.holdRemoval(key, frameInUse[key.Kind], scopeInUse(key, what), p.objects[key].Object.Origin)
 	return false
 }
 
@@ -138,6 +138,11 @@ func (p *pass) workersInside(frame schema.Key) (n int) {
 		}
 	}
 	return n
+}
+
+// frameInUse are the codes of frames that are not empty.
+var frameInUse = map[schema.Kind]schema.Code{
+	schema.KindWorkspace: schema.CodeWorkspaceInUse, schema.KindOrg: schema.CodeOrgInUse, schema.KindCluster: schema.CodeClusterInUse,
 }
 
 func frameOrg(key schema.Key) string {

@@ -53,6 +53,9 @@ func (l *leading) look(plan schema.Plan, info schema.CommitInfo) schema.CommitSt
 		}
 	}
 	for _, h := range plan.Holds {
+		if h.Pending {
+			continue // it clears by itself (D-31)
+		}
 		s.Objects = append(s.Objects, schema.CommitObject{Object: h.Object, State: schema.CommitHeld, Code: h.Code, Message: h.Message, Pos: h.Pos})
 	}
 	for i := range plan.Decisions.Accept {

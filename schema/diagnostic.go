@@ -27,6 +27,9 @@ const (
 	CodeVolumeInUse         Code = "VOLUME_IN_USE"         // 409 (V-8)
 	CodeVolumeConflict      Code = "VOLUME_CONFLICT"       // 409 (V-7)
 	CodeMachineInUse        Code = "MACHINE_IN_USE"        // 409
+	CodeWorkspaceInUse      Code = "WORKSPACE_IN_USE"      // 409
+	CodeOrgInUse            Code = "ORG_IN_USE"            // 409
+	CodeClusterInUse        Code = "CLUSTER_IN_USE"        // 409
 	CodeDataLocation        Code = "DATA_LOCATION"         // 409 (D-31, D-32: holds that clear by themselves)
 	CodeDeletionBudget      Code = "DELETION_BUDGET"       // 409
 	CodeDeletionConflict    Code = "DELETION_CONFLICT"     // 409
@@ -42,7 +45,7 @@ var codeStatus = map[Code]int{
 	CodeNotFound: 404, CodeDatavolumeInUse: 409, CodeDatavolumeManaged: 409, CodeVolumeInUse: 409,
 	CodeVolumeConflict: 409, CodeMachineInUse: 409, CodeDataLocation: 409, CodeDeletionBudget: 409,
 	CodeDeletionConflict: 409, CodeWorkspaceNotWhole: 409, CodeHistoryRewritten: 409, CodeNamespaceTaken: 409,
-	CodeWarning: 200,
+	CodeWorkspaceInUse: 409, CodeOrgInUse: 409, CodeClusterInUse: 409, CodeWarning: 200,
 }
 
 // Status is the HTTP status that goes with a code, 400 for an unlisted one.

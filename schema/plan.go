@@ -100,7 +100,20 @@ type Hold struct {
 	Message string `json:"message"`
 	Field   string `json:"field,omitempty"`
 	Hint    string `json:"hint,omitempty"` // what to do
+	// Pending: only Field waits, for a machine's report, and is looked at again by
+	// itself; the rest of the object is in force (D-31, D-32).
+	Pending bool `json:"pending,omitempty"`
 	Pos
+}
+
+// HeldBack counts the holds that need somebody to change something.
+func HeldBack(holds []Hold) (n int) {
+	for i := range holds {
+		if !holds[i].Pending {
+			n++
+		}
+	}
+	return n
 }
 
 // Plan is what the planner decides: pure data that shares nothing mutable with

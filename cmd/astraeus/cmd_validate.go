@@ -70,6 +70,7 @@ func judge(desired *schema.Desired) []schema.Diagnostic {
 func holdDiagnostic(h schema.Hold) schema.Diagnostic {
 	return schema.Diagnostic{
 		Pos: h.Pos, Severity: schema.SeverityError, Object: h.Object, Field: h.Field, Code: h.Code, Status: h.Status, Message: h.Message,
+		Hint: h.Hint,
 	}
 }
 
