@@ -184,7 +184,7 @@ func (l *leading) decide(ctx context.Context, info *Pass) (plan schema.Plan, nex
 	events := l.tracker.take()
 	info.Decided = !plan.Decisions.Empty()
 	decisions := plan.Decisions
-	decisions.Events = append(slices.Clip(decisions.Events), events...)
+	decisions.Events = slices.Concat(events, decisions.Events) // what happened comes before what follows from it
 	l.audit(&decisions, plan, now)
 	state, err := l.decider.Commit(ctx, decisions)
 	if err != nil {

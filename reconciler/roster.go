@@ -22,6 +22,9 @@ type roster struct {
 	down map[string]bool      // declared Down
 	went map[string]time.Time // when it went Down or would have, within the window
 	held map[string]bool      // would be Down, but too many went at once
+	// since is when a machine was declared, zero for one that the leader began
+	// with; nil before the first look.
+	since map[string]time.Time
 }
 
 func newRoster(alive store.Alive) *roster {
@@ -33,16 +36,20 @@ func newRoster(alive store.Alive) *roster {
 }
 
 // states judges machines. A machine is Up while it was heard within
-// downAfter, Unknown until the leader has listened that long in health, then Down.
+// downAfter, Unknown until the leader has listened that long in health and knows of
+// it as long, then Down.
 // next is when the judgement may change without anything being heard; zero for never.
 func (r *roster) states(now time.Time, names []string, heard map[string]link.Presence, healthy time.Time, downAfter time.Duration) (states map[string]schema.MachineState, next time.Time) {
 	states = make(map[string]schema.MachineState, len(names))
+	r.meet(now, names)
 	var silent []string
 	for _, name := range names {
 		last := heard[name].Heard
 		patience := last
-		if patience.Before(healthy) {
-			patience = healthy
+		for _, other := range []time.Time{healthy, r.since[name]} {
+			if patience.Before(other) {
+				patience = other
+			}
 		}
 		due := patience.Add(downAfter)
 		switch {
@@ -67,6 +74,23 @@ func (r *roster) states(now time.Time, names []string, heard map[string]link.Pre
 		}
 	}
 	return states, next
+}
+
+// meet notes which machines are new: they get as long to come up as all had when
+// the leader began.
+func (r *roster) meet(now time.Time, names []string) {
+	since := make(map[string]time.Time, len(names))
+	for _, name := range names {
+		switch known, there := r.since[name]; {
+		case there:
+			since[name] = known
+		case r.since == nil:
+			since[name] = time.Time{}
+		default:
+			since[name] = now
+		}
+	}
+	r.since = since
 }
 
 func (r *roster) forget(name string) {

@@ -132,3 +132,22 @@ func TestAliveSummary(t *testing.T) {
 	require.Equal(t, []string{"m0", "m1"}, a.Unknown)
 	require.Empty(t, a.Down)
 }
+
+// A machine that is declared while the leader leads is not Down before it had
+// the time to come up. X-24
+func TestANewMachineIsNotDownAtOnce(t *testing.T) {
+	f := newFleet(2, store.Alive{})
+	f.hear(100, 0, 1)
+	require.Equal(t, "UU", f.states(100))
+	f.names = append(f.names, "new")
+	f.hear(105, 0, 1)
+	require.Equal(t, "UU-", f.states(110))
+	require.Equal(t, "UU-", f.states(129))
+	f.hear(141, 0, 1)
+	require.Equal(t, "UUD", f.states(141))
+	f.names = f.names[:2]
+	require.Equal(t, "UU", f.states(142))
+	f.names = append(f.names, "new")
+	f.hear(170, 0, 1)
+	require.Equal(t, "UU-", f.states(170), "declared again, it is new again")
+}

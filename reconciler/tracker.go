@@ -162,8 +162,13 @@ func (t *tracker) workers(old, r *schema.MachineReport, now time.Time) {
 		before[id(w)] = w.State
 	}
 	for _, w := range r.Workers {
-		if w.State == schema.WorkerRunning && before[id(w)] != schema.WorkerRunning {
+		was := before[id(w)]
+		switch {
+		case was == schema.WorkerRunning || was.Ended():
+		case w.State == schema.WorkerRunning:
 			t.add(now, scopedKey(schema.KindRun, w.Run), "Started", r.Name, w.Name+" is Running on "+r.Name)
+		case w.State.Ended() && !w.Started.IsZero(): // it was quicker than the reports
+			t.add(now, scopedKey(schema.KindRun, w.Run), "Started", r.Name, w.Name+" ran on "+r.Name)
 		}
 	}
 }

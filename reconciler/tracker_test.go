@@ -89,6 +89,11 @@ func TestStartsMakeEvents(t *testing.T) {
 	require.Equal(t, []string{
 		"run/ws-1.train Started: train-0 is Running on m1", "run/ws-1.train Started: train-0 is Running on m1",
 	}, messages(&tr))
+	quick := worker(schema.WorkerSucceeded, 2)
+	quick.Workers[0].Started = at(1)
+	tr.compare(worker(schema.WorkerRunning, 1), quick, at(2))
+	tr.compare(quick, quick, at(2))
+	require.Equal(t, []string{"run/ws-1.train Started: train-0 ran on m1"}, messages(&tr), "quicker than the reports")
 	tr.machines(map[string]schema.MachineState{"m1": schema.MachineUp, "m2": schema.MachineUnknown}, at(0))
 	require.Empty(t, messages(&tr))
 }
