@@ -29,10 +29,15 @@ func (e *environment) observedFile(name string) (schema.Observed, error) {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return out, fmt.Errorf("--observed %s: there is something after the JSON value", name)
 	}
+	first := map[string]int{}
 	for i, m := range out.Machines {
 		if m == nil || m.Name == "" {
 			return out, fmt.Errorf("--observed %s: machines[%d] has no name", name, i)
 		}
+		if at, twice := first[m.Name]; twice {
+			return out, fmt.Errorf("--observed %s: machines[%d] and machines[%d] are both %q", name, at, i, m.Name)
+		}
+		first[m.Name] = i
 	}
 	return out, nil
 }
