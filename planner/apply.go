@@ -87,7 +87,7 @@ func cloneRefusal(r *schema.Refusal) *schema.Refusal {
 }
 
 func clonePlacement(pl schema.Placement) schema.Placement {
-	pl.Workers = slices.Clone(pl.Workers)
+	pl.Workers, pl.OlderOn = slices.Clone(pl.Workers), slices.Clone(pl.OlderOn)
 	for i := range pl.Workers {
 		w := &pl.Workers[i]
 		w.GPUs = slices.Clone(w.GPUs)

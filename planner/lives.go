@@ -98,8 +98,9 @@ func (p *pass) settle(r *run) {
 		r.stopping, r.forced = true, true // only a Deletion by force takes a drive from live workers
 	}
 	p.recordOutcomes(r)
+	p.forgetOlder(r)
 	switch {
-	case r.stopping && p.allGone(r):
+	case r.stopping && p.allGone(r) && len(pl.OlderOn) == 0:
 		p.unplace(r)
 		return
 	case !r.stopping && pl.Outcome == "":
@@ -181,6 +182,41 @@ func (p *pass) allGone(r *run) bool {
 		}
 	}
 	return true
+}
+
+// forgetOlder drops the machines on which no older worker of the run is left.
+func (p *pass) forgetOlder(r *run) {
+	left := slices.DeleteFunc(slices.Clone(r.placed.OlderOn), func(name string) bool {
+		m := p.machines[name]
+		return m == nil || m.workersKnown() && !m.runsOlder(r.placed)
+	})
+	if len(left) < len(r.placed.OlderOn) {
+		r.placed.OlderOn, r.changed = left, true
+	}
+}
+
+// runsOlder reports whether the machine lists a live worker of a run from before
+// its placement.
+func (m *machine) runsOlder(pl *schema.Placement) bool {
+	run := pl.Run.Scoped()
+	for id, w := range m.seen.workers {
+		if w.Run == run && !w.State.Ended() && (id.uid != pl.RunUID || id.generation != pl.Generation) {
+			return true
+		}
+	}
+	return false
+}
+
+// olderThan is where workers of a placement may run that a newer one replaces.
+func olderThan(pl *schema.Placement) []string {
+	names := slices.Clone(pl.OlderOn)
+	for i := range pl.Workers {
+		if pl.Workers[i].Outcome == nil {
+			names = append(names, pl.Workers[i].Machine)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // judgeLife decides whether the run has ended or starts again.

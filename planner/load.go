@@ -157,9 +157,14 @@ func (p *pass) giveBack(c change) {
 }
 
 // hold counts a placed worker; release takes it off again, while its
-// replacement is looked for.
+// replacement is looked for. A state file says nothing of GPU indexes
+// (conventions.md): the lowest free ones stand for the worker's.
 func (p *pass) hold(m *machine, t *template, w *schema.PlacedWorker) {
-	m.load.holdGPUs(w.GPUs)
+	if w.GPUs == nil {
+		w.GPUs = m.load.takeGPUs(t.gpus)
+	} else {
+		m.load.holdGPUs(w.GPUs)
+	}
 	m.load.cpu -= t.cpu
 	m.load.memory -= t.memory
 	if n := hostNumber(m.spec.NodeNetwork, w.Address); n > 0 {

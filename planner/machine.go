@@ -180,7 +180,7 @@ func newPlace(spec *schema.DataLocationSpec, s *sighting) *place {
 		l.free = fs.FreeBytes
 	}
 	if l.free >= 0 {
-		l.free += s.trash
+		l.free += s.trashBeside(spec.Path)
 	}
 	if l.used < 0 && s.copies != nil {
 		l.used = 0

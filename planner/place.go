@@ -39,6 +39,8 @@ func (p *pass) placeRuns() {
 			p.replace(r, r.placed.Attempt+1)
 		}
 	}
+	// What lost its last worker and got a place at once is only placed.
+	p.out.Decisions.Unplace = slices.DeleteFunc(p.out.Decisions.Unplace, func(key schema.Key) bool { return p.runs[key].placed != nil })
 	for _, r := range p.queue {
 		if r.changed && r.placed != nil {
 			p.out.Decisions.Place = append(p.out.Decisions.Place, *r.placed)
@@ -127,7 +129,9 @@ func (p *pass) replace(r *run, attempt int) bool {
 		}
 		return false
 	}
+	older := olderThan(r.placed)
 	p.setPlacement(r, wanted, workers, attempt)
+	r.placed.OlderOn = older
 	return true
 }
 
@@ -136,6 +140,16 @@ func (p *pass) replace(r *run, attempt int) bool {
 func (p *pass) unknownMachine(r *run) *machine {
 	for i := range r.placed.Workers {
 		if m := p.machines[r.placed.Workers[i].Machine]; m != nil && r.placed.Workers[i].Outcome == nil && !m.workersKnown() {
+			return m
+		}
+	}
+	return p.unknownOlder(r)
+}
+
+// unknownOlder is such a machine among those of older generations.
+func (p *pass) unknownOlder(r *run) *machine {
+	for _, name := range r.placed.OlderOn {
+		if m := p.machines[name]; m != nil && !m.workersKnown() {
 			return m
 		}
 	}

@@ -13,7 +13,6 @@ type sighting struct {
 	copies  map[string]schema.Copy // present ones, by uid
 	hidden  map[string]bool        // uids whose data location is not mounted
 	strays  []schema.Copy          // copies that no known drive or tombstone claims
-	trash   int64                  // bytes that are on their way out
 	mounts  []schema.Mount
 	exports []schema.Export
 	workers map[workerID]schema.Worker
@@ -115,8 +114,7 @@ func (s *sighting) takeCopies(p *pass, r *schema.MachineReport) {
 	for _, c := range r.Copies {
 		c.UID = p.uidOf(schema.KindDrive, c.Drive, c.UID)
 		switch {
-		case c.State == schema.CopyTrash:
-			s.trash += max(0, c.Bytes)
+		case c.State == schema.CopyTrash: // on its way out
 		case c.State == schema.CopyUnknown:
 			s.hidden[c.UID] = true
 		case c.UID == "":
@@ -125,6 +123,18 @@ func (s *sighting) takeCopies(p *pass, r *schema.MachineReport) {
 			s.copies[c.UID] = c
 		}
 	}
+}
+
+// trashBeside is the bytes on their way out of the disk that a data location is
+// on: they count as free there, and on no other disk.
+func (s *sighting) trashBeside(location string) (bytes int64) {
+	disk := filesystemOf(s.report.Filesystems, location)
+	for _, c := range s.report.Copies {
+		if c.State == schema.CopyTrash && (schema.Covers(location, c.Folder) || disk != nil && filesystemOf(s.report.Filesystems, c.Folder) == disk) {
+			bytes += max(0, c.Bytes)
+		}
+	}
+	return bytes
 }
 
 // uidOf fills a uid in that a report left out: that of the accepted object of

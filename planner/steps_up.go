@@ -240,7 +240,7 @@ func (p *pass) beforeStart(s *site, r *run, w *schema.WorkerTarget) edges {
 			e.here = append(e.here, st.id)
 		}
 	}
-	if w.Attempt > 0 && p.unknownMachine(r) != nil {
+	if w.Attempt > 0 && p.unknownMachine(r) != nil || p.unknownOlder(r) != nil {
 		e.blocked = true // an older worker may still run where nobody can look
 	}
 	return e

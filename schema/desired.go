@@ -18,6 +18,8 @@ type Desired struct {
 	// first such file: "" (the repository's top), "org" or "org/workspace". Nothing
 	// in such a scope or below it is deleted (G-5, D-61).
 	NotWhole map[string]Pos
+	// Guard is the file that says who may change which files (CODEOWNERS), "" for none (X-32).
+	Guard string
 	// Diagnostics of loading, sorted. Warnings are among them.
 	Diagnostics []Diagnostic
 }
@@ -102,6 +104,9 @@ type Placement struct {
 	LastEnd string `json:"last_end,omitempty"`
 	// Failures counts ends in a row, for the backoff; a worker that ran 10 minutes resets it (X-12).
 	Failures int `json:"failures,omitempty"`
+	// OlderOn are the machines on which workers of an older generation may still run:
+	// nothing starts while one of them cannot be looked at (X-11).
+	OlderOn []string `json:"older_on,omitempty"`
 	// Outcome of the whole run once it has ended ("" while it has not).
 	Outcome RunOutcome `json:"outcome,omitempty"`
 }
