@@ -248,8 +248,9 @@ func (a *Agent) tidy(ctx context.Context, s *situation) {
 		}
 	}
 	for _, f := range s.seen.fills {
-		c := findCopy(s.target, f.label.Fill.UID)
-		if c == nil || c.FillGeneration != f.label.Fill.Generation {
+		c, seen := findCopy(s.target, f.label.Fill.UID), s.seen.findCopy(f.label.Fill.UID)
+		// The second is what a crash between writing the generation down and forgetting the fill leaves.
+		if c == nil || c.FillGeneration != f.label.Fill.Generation || !f.live() && seen != nil && seen.FilledGeneration == c.FillGeneration {
 			a.tidyWorker(ctx, f.id, f.live())
 		}
 	}

@@ -263,6 +263,48 @@ func TestFill(t *testing.T) { // D-42
 	})
 }
 
+// What a crash between writing the generation down and forgetting the fill left is
+// forgotten later.
+func TestEndedFillIsForgotten(t *testing.T) { // D-42, X-8
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		id := fillID("u-cache", 1)
+		r.w.state.Copies["u-cache"] = &schema.Copy{Drive: cache.Scoped(), UID: "u-cache", State: schema.CopyPresent, Filled: true, FilledGeneration: 1}
+		code := 0
+		r.w.state.Workers[id] = &fakeWorker{Status: runtime.Status{ID: id, State: runtime.Exited, ExitCode: &code,
+			Labels: label{Fill: &fillLabel{UID: "u-cache", Generation: 1}}.labels()}}
+		r.start()
+		defer r.stop()
+		r.assign(func(a *schema.Assignment) {
+			a.Copies = []schema.CopyTarget{copyTarget}
+			a.Copies[0].FillGeneration, a.Copies[0].FillTemplate = 1, r.blob(schema.TaskTemplate{Command: "fetch"})
+		})
+		synctest.Wait()
+		require.Equal(t, 1, r.w.count("Remove "+id))
+	})
+}
+
+// An older generation of a worker that is being started is in no listing yet; the
+// newer one waits for it all the same.
+func TestStartWaitsForAnOlderStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		defer r.stop()
+		r.w.hang["Start train-0"] = true
+		for generation := range int64(2) {
+			w := workerTarget(r.blob(schema.TaskTemplate{Command: "true"}))
+			w.Generation = generation + 1
+			r.assign(func(a *schema.Assignment) {
+				a.Workers = []schema.WorkerTarget{w}
+				a.Steps = []schema.Step{step(schema.ActionStartWorker, train,
+					schema.StepArgs{UID: w.RunUID, Worker: w.Name, Generation: w.Generation})}
+			})
+			synctest.Wait()
+			require.Equal(t, 1, r.w.tried("Start train-0"))
+		}
+	})
+}
+
 // lookingEngine calls a hook after each listing was made.
 type lookingEngine struct {
 	fakeEngine

@@ -84,6 +84,8 @@ func locksOf(s schema.Step, t *schema.Assignment) []lock {
 	if s.Action != schema.ActionStartWorker {
 		return locks
 	}
+	// An older attempt of the same worker may be starting: no listing shows it yet.
+	locks = append(locks, lock{object: object("start/" + s.Args.UID + "/" + s.Args.Worker)})
 	w := findWorker(t, workerIDOf(s))
 	if w == nil {
 		return locks
