@@ -37,7 +37,7 @@ func TestHistory(t *testing.T) {
 }
 
 // brokenLog cannot be read.
-type brokenLog struct{ logBook }
+type brokenLog struct{}
 
 func (brokenLog) History(context.Context, schema.Key) ([]schema.Record, error) {
 	return nil, errors.New("etcd: secret detail")
