@@ -46,11 +46,12 @@ type worker struct {
 	cgroup string
 	stop   *stopRecord
 
-	settled chan struct{} // closed when Start has finished; err is its result
-	err     error
-	ended   chan struct{} // closed when all processes are gone
-	stuck   chan struct{} // closed when a killed worker stays too long
-	hurry   chan struct{} // wakes the stop for a shorter grace
+	settled  chan struct{} // closed when Start has finished; err is its result
+	err      error
+	ended    chan struct{} // closed when all processes are gone
+	stuck    chan struct{} // closed when a killed worker stays too long
+	hurry    chan struct{} // wakes the stop for a shorter grace
+	stopDone chan struct{} // closed when the stop is over; nil when there was none
 }
 
 func newWorker(dir *os.File, spec specRecord) *worker {
@@ -181,10 +182,17 @@ func (e *Engine) Remove(ctx context.Context, id string) error {
 		return err
 	}
 	e.mu.Lock()
-	state := w.status.State
+	state, stopDone := w.status.State, w.stopDone
 	e.mu.Unlock()
 	if state != runtime.Exited {
 		return fmt.Errorf("removing worker %s: %w (%s)", id, runtime.ErrRunning, state)
+	}
+	if stopDone != nil {
+		select { // it writes into the record, and sees the worker's end right away
+		case <-stopDone:
+		case <-ctx.Done():
+			return fmt.Errorf("removing worker %s: %w", id, ctx.Err())
+		}
 	}
 	if err := e.dropRecord(id); err != nil {
 		return fmt.Errorf("removing worker %s: %w", id, err)
@@ -212,7 +220,12 @@ func (e *Engine) dropRecord(id string) error {
 	if err != nil {
 		return err
 	}
-	return os.RemoveAll(trash)
+	// The record is gone by now. Its shim may still be putting its last file there,
+	// by the directory's descriptor; what is left then goes with the next New.
+	if err := os.RemoveAll(trash); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
+		return err
+	}
+	return nil
 }
 
 // Close implements runtime.Engine.

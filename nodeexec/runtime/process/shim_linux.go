@@ -25,9 +25,8 @@ func MaybeShim() {
 	}
 }
 
-// forwarded are the signals that reach a worker. To wait for them here also
-// undoes it when the agent was started with one ignored (nohup). Not all
-// signals: the Go runtime's own would fill the channel.
+// forwarded are the signals that reach a worker. Not all signals: the Go
+// runtime's own would fill the channel.
 var forwarded = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT,
 	unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGPIPE}
 
@@ -179,6 +178,7 @@ func (s *shim) start() (pid int, output *os.File, err error) {
 		return 0, nil, err
 	}
 	defer w.Close()
+	unignoreSignals()
 	pid, err = syscall.ForkExec(path, append([]string{s.cfg.Command}, s.cfg.Args...), &syscall.ProcAttr{
 		Dir: workDir, Env: env,
 		Files: []uintptr{null.Fd(), w.Fd(), w.Fd()},

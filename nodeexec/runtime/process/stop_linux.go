@@ -52,8 +52,7 @@ func (e *Engine) askStop(w *worker, grace time.Duration) error {
 		return nil // ended
 	case w.stop == nil:
 		w.stop = &stopRecord{Version: recordVersion, Asked: now, KillAt: now.Add(grace)}
-		e.tasks.Add(1)
-		go e.carryOutStop(w)
+		e.beginStop(w)
 	case w.stop.Killed.IsZero() && now.Add(grace).Before(w.stop.KillAt):
 		w.stop.KillAt = now.Add(grace)
 		select {
@@ -70,16 +69,25 @@ func (e *Engine) resumeStop(w *worker) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if w.stop != nil && w.pidfd != nil {
-		e.tasks.Add(1)
-		go e.carryOutStop(w)
+		e.beginStop(w)
 	}
+}
+
+// beginStop is called with the lock held.
+func (e *Engine) beginStop(w *worker) {
+	w.stopDone = make(chan struct{})
+	e.tasks.Add(1)
+	go func() {
+		defer e.tasks.Done()
+		defer close(w.stopDone)
+		e.carryOutStop(w)
+	}()
 }
 
 // carryOutStop asks the worker to end, kills it when its grace is over, and
 // calls it Stuck when even that does not help. It returns early when the
 // worker ends or the engine is closed. Only it writes the stop record.
 func (e *Engine) carryOutStop(w *worker) {
-	defer e.tasks.Done()
 	if e.stopOf(w).Killed.IsZero() {
 		e.recordStop(w) // first: a stop goes on after a restart
 		if err := e.signal(w, unix.SIGTERM); err != nil {
