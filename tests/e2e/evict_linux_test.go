@@ -67,9 +67,13 @@ func (c *cluster) fill(names ...string) (commit string) {
 		done := i == len(names)-1
 		c.until(name+" is filled and measured", func(s reconciler.Status) bool {
 			r := c.report("gpu-01")
-			at := slices.IndexFunc(r.Copies, func(x schema.Copy) bool { return x.Drive == namespace+"."+name })
+			used := slices.ContainsFunc(r.Copies, func(x schema.Copy) bool { return x.Drive == namespace+"."+name && x.LastUsed != nil })
+			// The copy's own number moves by more than 1 % of the disk only (D-70).
+			measured := slices.ContainsFunc(r.Measurements, func(x schema.Measurement) bool {
+				return x.Drive == namespace+"."+name && x.Bytes >= copySize
+			})
 			all, _ := s.Converged(true)
-			return at >= 0 && r.Copies[at].Bytes >= copySize && r.Copies[at].LastUsed != nil && (all || done)
+			return used && measured && (all || done)
 		})
 	}
 	return commit
