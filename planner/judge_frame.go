@@ -6,9 +6,6 @@ import (
 	"astraeus.io/astraeus/schema"
 )
 
-// agentState is where agents keep their own state: nothing may reach it.
-const agentState = "/var/lib/astraeus-agent"
-
 func (p *pass) hadBefore(key schema.Key) bool { return inForce(p.in.Accepted.Objects[key]) }
 
 // judgeMachine checks a data location against what the machine reported. Such a
@@ -23,12 +20,16 @@ func (p *pass) judgeMachine(o *schema.Object, spec *schema.MachineSpec, prev *sc
 			}
 		}
 	}
-	if samePath(old, spec.DataLocation) {
+	moves := prev != nil && prev.Object.Org != o.Org && spec.DataLocation != nil
+	if samePath(old, spec.DataLocation) && !moves {
 		return o, nil
 	}
 	hold := p.judgeLocation(o, spec.DataLocation)
 	if hold == nil {
 		return o, nil
+	}
+	if moves {
+		return nil, hold // its data location would lie on the other org's paths
 	}
 	kept, keptSpec := *o, *spec
 	keptSpec.DataLocation = old
@@ -109,109 +110,6 @@ func heldCopies(r *schema.MachineReport) (n int) {
 		}
 	}
 	return n
-}
-
-// hostPathIn finds an accepted host path of the org that overlaps a path on a
-// machine.
-func (p *pass) hostPathIn(org, machine, path string) (string, schema.Key) {
-	for _, kind := range []schema.Kind{schema.KindHostPathGrant, schema.KindDrive, schema.KindVolume} {
-		for _, key := range p.keysOf(kind) {
-			a := p.objects[key]
-			if a.Object.Org != org {
-				continue
-			}
-			for _, h := range hostPathsOf(a.Object.Spec) {
-				if (h.machine == "" || h.machine == machine) && schema.Overlaps(h.path, path) {
-					return h.path, key
-				}
-			}
-		}
-	}
-	return "", schema.Key{}
-}
-
-// hostPath is a path of the machines that an object names; machine "" is any.
-type hostPath struct{ path, machine, field string }
-
-func hostPathsOf(spec schema.Spec) []hostPath {
-	var list []hostPath
-	switch s := spec.(type) {
-	case *schema.HostPathGrantSpec:
-		for i, path := range s.Paths {
-			list = append(list, hostPath{path: path, field: indexed("spec.paths", i, "")})
-		}
-	case *schema.DriveSpec:
-		for i := range s.Sources {
-			src := &s.Sources[i]
-			h := hostPath{path: src.Path, field: indexed("spec.sources", i, ".path")}
-			switch src.NodeScope {
-			case schema.ScopePlaced:
-				continue
-			case schema.ScopeOneMachine:
-				h.machine = src.Node
-			}
-			list = append(list, h)
-		}
-	case *schema.VolumeSpec:
-		list = append(list, hostPath{path: s.HostPath, machine: s.NodeID, field: "spec.host_path"})
-	}
-	return list
-}
-
-// overlap says what of an agent's or of the data locations a path would reach
-// on the machines of an org, or "".
-func (p *pass) overlap(org string, h hostPath) string {
-	if schema.Overlaps(h.path, agentState) {
-		return overlapsState(h.path)
-	}
-	f := p.orgs[org]
-	if f == nil {
-		return ""
-	}
-	list := f.locationsByPath()
-	if h.machine != "" {
-		list = nil
-		if m := p.machines[h.machine]; m != nil {
-			list = locatedOf(m)
-		}
-	}
-	for _, m := range list {
-		if schema.Overlaps(h.path, m.path) {
-			return overlapsLocation(h.path, m.path, m.machine.name)
-		}
-	}
-	return ""
-}
-
-// located is a data location, present or former, with its machine.
-type located struct {
-	path    string
-	machine *machine
-}
-
-func locatedOf(m *machine) []located {
-	var list []located
-	for _, l := range m.dataLocations() {
-		list = append(list, located{l.Path, m})
-	}
-	return list
-}
-
-// locationsByPath are the fleet's data locations, each path once with its first machine.
-func (f *fleet) locationsByPath() []located {
-	if f.located == nil {
-		f.located = []located{}
-		seen := map[string]bool{}
-		for _, m := range f.list {
-			for _, l := range locatedOf(m) {
-				if !seen[l.path] {
-					seen[l.path] = true
-					f.located = append(f.located, l)
-				}
-			}
-		}
-	}
-	return f.located
 }
 
 // judgeGrant: X-16, for a new grant or new paths of one.

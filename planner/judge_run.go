@@ -26,7 +26,7 @@ func (p *pass) judgeRun(o *schema.Object, spec *schema.RunSpec, prev *schema.Acc
 		{"spec.checkpoint_path", spec.CheckpointPath, specPath(old, false)},
 	} {
 		if path.path != "" && path.path != path.old {
-			if hold := p.judgeHostPath(o, path.field, path.path); hold != nil {
+			if hold := p.judgeHostPath(o, hostPath{path: path.path, field: path.field}); hold != nil {
 				return hold
 			}
 		}
@@ -190,7 +190,7 @@ func (p *pass) judgeVolumes(o *schema.Object, place templatePlace) *schema.Hold 
 		m := &place.task.Volumes[i]
 		field := indexed(place.field+".volumes", i, "")
 		if m.VolumeID == "" && m.Name == "" {
-			if hold := p.judgeHostPath(o, field+".host_path", m.HostPath); hold != nil {
+			if hold := p.judgeHostPath(o, hostPath{path: m.HostPath, field: field + ".host_path"}); hold != nil {
 				return hold
 			}
 			continue
@@ -223,12 +223,12 @@ func (p *pass) judgeVolumes(o *schema.Object, place templatePlace) *schema.Hold 
 
 // judgeHostPath: V-4, X-16 and Cluster.spec.volumes_need_grants for a path that a
 // template or volume names.
-func (p *pass) judgeHostPath(o *schema.Object, field, path string) *schema.Hold {
-	where := scope{o.Org, o.Workspace}
+func (p *pass) judgeHostPath(o *schema.Object, h hostPath) *schema.Hold {
+	where, field, path := scope{o.Org, o.Workspace}, h.field, h.path
 	if problem := p.hostPathProblem(where, path); problem != "" {
 		return holdOf(o, field, schema.CodeInvalid, problem)
 	}
-	if text := p.overlap(o.Org, hostPath{path: path}); text != "" {
+	if text := p.overlap(o.Org, h); text != "" {
 		return holdOf(o, field, schema.CodeHostAccessForbidden, text)
 	}
 	if p.clusterSpec().VolumesNeedGrant && p.grantFor(where, path).path == "" {

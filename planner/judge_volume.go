@@ -40,7 +40,7 @@ func (p *pass) judgeVolume(o *schema.Object, spec *schema.VolumeSpec, prev *sche
 			return holdOf(o, "spec.node_id", schema.CodeNotFound, machineNotFound(spec.NodeID))
 		}
 	}
-	if hold := p.judgeHostPath(o, "spec.host_path", spec.HostPath); hold != nil {
+	if hold := p.judgeHostPath(o, hostPath{path: spec.HostPath, machine: spec.NodeID, field: "spec.host_path"}); hold != nil {
 		return hold
 	}
 	if prev != nil {

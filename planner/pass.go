@@ -29,6 +29,7 @@ type pass struct {
 	planned  map[string][]*machine   // machines that are to make a copy, by drive uid
 
 	grants   map[scope][]grantedPath
+	reach    map[string]*pathIndex // accepted host paths, by org
 	drives   map[schema.Key]*drive
 	driveUID map[string]*drive
 	volumes  map[string]*shelf // by namespace

@@ -96,6 +96,15 @@ func (p *pass) bindHostPath(t *template, where scope, bind schema.BindTarget) {
 		t.fail(schema.ReasonForbidden, schema.ReasonArgs{Path: bind.Path, Text: fmt.Sprintf("%s: %s", bind.Path, problem)})
 		return
 	}
+	granted := p.grantFor(where, bind.Path)
+	needed := p.clusterSpec().VolumesNeedGrant
+	if needed && granted.path == "" {
+		t.fail(schema.ReasonForbidden, schema.ReasonArgs{Path: bind.Path, Text: pathNeedsGrant(bind.Path)})
+		return
+	}
+	if granted.mode == schema.ReadOnly && (needed || !p.allowedByCluster(bind.Path)) {
+		bind.ReadOnly = true // a grant's mode is a ceiling (D-20)
+	}
 	bind.Grant = p.allowedAbove(where, bind.Path)
 	mode := schema.ReadWrite
 	if bind.ReadOnly {
@@ -111,12 +120,20 @@ func (p *pass) hostPathProblem(where scope, path string) string {
 	return schema.VolumePathProblem(path, p.allowedPrefixes(where), policy.Denied)
 }
 
-func (p *pass) allowedPrefixes(where scope) []string {
-	allowed := p.clusterSpec().PathPolicy.Allowed
-	if allowed == nil {
-		allowed = schema.DefaultAllowedPrefixes
+// clusterPrefixes are the prefixes that need no grant.
+func (p *pass) clusterPrefixes() []string {
+	if allowed := p.clusterSpec().PathPolicy.Allowed; allowed != nil {
+		return allowed
 	}
-	allowed = slices.Clone(allowed)
+	return schema.DefaultAllowedPrefixes
+}
+
+func (p *pass) allowedByCluster(path string) bool {
+	return slices.ContainsFunc(p.clusterPrefixes(), func(prefix string) bool { return schema.Covers(prefix, path) })
+}
+
+func (p *pass) allowedPrefixes(where scope) []string {
+	allowed := slices.Clone(p.clusterPrefixes())
 	for _, g := range p.grants[where] {
 		allowed = append(allowed, g.path)
 	}

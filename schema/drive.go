@@ -95,6 +95,7 @@ func (s *DriveSpec) Normalize() {
 	setDefault(&s.NFS.Squash, "root")
 	for i := range s.Sources {
 		setDefault(&s.Sources[i].Mode, ReadOnly)
+		cleanField(&s.Sources[i].Path)
 	}
 	if s.Fill != nil {
 		s.Fill.Template.normalize()
@@ -119,7 +120,7 @@ type VolumeSpec struct {
 func (*VolumeSpec) Kind() Kind { return KindVolume }
 
 // Normalize implements Spec. host_path is cleaned (V-2).
-func (s *VolumeSpec) Normalize() { s.HostPath = CleanPath(s.HostPath) }
+func (s *VolumeSpec) Normalize() { cleanField(&s.HostPath) }
 
 // ModelSpec owns the managed drive model-<name> (D-43).
 type ModelSpec struct {

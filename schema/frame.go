@@ -118,6 +118,9 @@ func (s *MachineSpec) Normalize() {
 		yes := true
 		s.Schedulable = &yes
 	}
+	if s.DataLocation != nil {
+		cleanField(&s.DataLocation.Path)
+	}
 }
 
 // IsSchedulable reports whether workers may be placed here.
@@ -173,7 +176,12 @@ type HostPathGrantSpec struct {
 func (*HostPathGrantSpec) Kind() Kind { return KindHostPathGrant }
 
 // Normalize implements Spec.
-func (s *HostPathGrantSpec) Normalize() { setDefault(&s.Mode, ReadWrite) }
+func (s *HostPathGrantSpec) Normalize() {
+	setDefault(&s.Mode, ReadWrite)
+	for i := range s.Paths {
+		cleanField(&s.Paths[i])
+	}
+}
 
 func setDefault[T comparable](field *T, value T) {
 	var zero T

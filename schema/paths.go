@@ -27,6 +27,14 @@ func CleanPath(p string) string {
 	return path.Clean(p)
 }
 
+// cleanField cleans a path where it stands. It writes only what differs: specs
+// share templates, and many readers look at them.
+func cleanField(p *string) {
+	if clean := CleanPath(*p); clean != *p {
+		*p = clean
+	}
+}
+
 // Covers reports whether parent covers p by whole segments (D-20): /mnt/data
 // covers /mnt/data and /mnt/data/x, not /mnt/database. Both are absolute.
 func Covers(parent, p string) bool {

@@ -141,10 +141,8 @@ func (s *RunSpec) Normalize() {
 func (t *TaskTemplate) normalize() {
 	setDefault(&t.RequestedResources.Machines, 1)
 	for i := range t.Volumes {
-		if t.Volumes[i].HostPath != "" {
-			t.Volumes[i].HostPath = CleanPath(t.Volumes[i].HostPath)
-		}
-		t.Volumes[i].ContainerPath = CleanPath(t.Volumes[i].ContainerPath)
+		cleanField(&t.Volumes[i].HostPath)
+		cleanField(&t.Volumes[i].ContainerPath)
 	}
 }
 
