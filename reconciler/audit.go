@@ -76,6 +76,15 @@ type chronicle struct {
 	records []schema.Record
 }
 
+// touchedBy is the commit that touched a file: not always the newest, when several
+// came at once.
+func (c *chronicle) touchedBy(file string) schema.CommitInfo {
+	if info, ok := c.found.touched[file]; ok {
+		return info
+	}
+	return c.info
+}
+
 func (c *chronicle) add(r schema.Record) {
 	r.At = c.now
 	c.records = append(c.records, r)
@@ -105,7 +114,7 @@ func (c *chronicle) decisions(d *schema.Decisions) {
 func (c *chronicle) accepted(a *schema.Acceptance) {
 	next := &a.Object
 	r := schema.Record{
-		Object: next.Object.Key, UID: next.UID, Generation: next.Generation, Commit: c.info, Type: schema.RecordAccepted,
+		Object: next.Object.Key, UID: next.UID, Generation: next.Generation, Commit: c.touchedBy(next.Object.Origin.File), Type: schema.RecordAccepted,
 		Message: next.Object.Origin.String(),
 	}
 	var before *schema.Refusal
@@ -130,12 +139,16 @@ func (c *chronicle) refused(key schema.Key, refusal *schema.Refusal) {
 	}
 	if refusal != nil {
 		r.Type, r.Code, r.Message = schema.RecordHeld, refusal.Hold.Code, refusal.Hold.Message
+		r.Commit = c.touchedBy(refusal.Hold.File)
 	}
 	c.add(r)
 }
 
 func (c *chronicle) removed(removal schema.Removal, d *schema.Decisions) {
 	r := schema.Record{Object: removal.Key, UID: removal.UID, Type: schema.RecordRemoved, Commit: c.info}
+	if o := c.state.Accepted.Objects[removal.Key]; o != nil && o.Object != nil {
+		r.Commit = c.touchedBy(o.Object.Origin.File)
+	}
 	if by := c.forcedBy(removal, d); by != (schema.Key{}) {
 		r.Type, r.Message = schema.RecordForcedDeletion, "by force of "+by.String()
 	}

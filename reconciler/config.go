@@ -36,6 +36,14 @@ type Source interface {
 	IsAncestor(ctx context.Context, older, newer string) (bool, error)
 }
 
+// Historian is a Source that also knows which commit touched what. A source that is
+// none has everything touched by the newest commit.
+type Historian interface {
+	// Touched gives, by path, the last commit of those after older up to newer that
+	// changed a file. A path that is not there was touched by newer, as far as it is known.
+	Touched(ctx context.Context, older, newer string) (map[string]schema.CommitInfo, error)
+}
+
 // LoadFunc reads a snapshot's files: schema/load's Load.
 type LoadFunc func(ctx context.Context, files fs.FS, commit string, at time.Time) (*schema.Desired, error)
 

@@ -13,6 +13,7 @@ import (
 type found struct {
 	desired *schema.Desired // nil before the first
 	info    schema.CommitInfo
+	touched map[string]schema.CommitInfo // by path: which commit since head did; nil for info's
 	// rewritten says that the commit does not descend from head, the head at the time of asking.
 	rewritten bool
 	head      string
@@ -142,9 +143,26 @@ func (f *fetcher) advance(ctx context.Context, next *found, head string) error {
 		}
 		rewritten = !descends
 	}
+	if next.desired != desired || next.head != head {
+		next.touched = f.touched(ctx, head, snap.Commit, rewritten)
+	}
 	next.desired, next.rewritten, next.head = desired, rewritten, head
 	next.info = schema.NewCommitInfo(snap.Commit, snap.Author, snap.Subject, snap.Time)
 	return nil
+}
+
+// touched asks who changed what since the head. That it cannot be told keeps no
+// commit from being used.
+func (f *fetcher) touched(ctx context.Context, head, commit string, rewritten bool) map[string]schema.CommitInfo {
+	h, ok := f.cfg.Source.(Historian)
+	if !ok || head == "" || commit == "" || commit == head || rewritten {
+		return nil
+	}
+	out, err := h.Touched(ctx, head, commit)
+	if err != nil && ctx.Err() == nil {
+		f.cfg.Log.Warn("which commits touched what is not known", "commit", commit, "error", err)
+	}
+	return out
 }
 
 func errText(err error) string {

@@ -227,7 +227,8 @@ func (x *explanation) declared() error {
 			return err
 		}
 		for _, r := range records {
-			if r.Commit.ID == o.Commit && r.Commit.Author != "" {
+			declares := r.Type == schema.RecordAccepted || r.Type == schema.RecordChanged || r.Type == schema.RecordMoved
+			if declares && r.Generation == o.Generation && (r.UID == o.UID || r.UID == "") {
 				info = r.Commit
 			}
 		}

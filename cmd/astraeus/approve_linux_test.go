@@ -77,6 +77,20 @@ func TestApprove(t *testing.T) {
 	require.Equal(t, 0, code, errs)
 	require.Equal(t, "machine/gpu-01 is Accepted\n", out)
 
+	// Of several commits that come at once, each object is told by the one that touched it.
+	write(t, repo, "orgs/acme/machines/gpu-03.cue", strings.Replace(machineText, "gpu-01", "gpu-03", 1))
+	commitAll(t, repo)
+	third := headOf(t, repo)
+	git(t, repo, "-c", "user.name=eve", "commit", "-q", "--allow-empty", "-m", "something else")
+	require.Eventually(t, func() bool {
+		code, _, errs = finish(t, "approve", headOf(t, repo), "--state", state)
+		return code == 0
+	}, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.HasSuffix(machines(), "machine/gpu-03\n") }, 20*time.Second, 5*time.Millisecond)
+	code, out, errs = finish(t, "history", "machine/gpu-03", "--server", s.url)
+	require.Equal(t, 0, code, errs)
+	require.Regexp(t, `Accepted +1 +`+third[:12]+` .*unverified author ada <ada@example.org>: change`, out)
+
 	code, log := s.stop(t, syscall.SIGTERM)
 	require.Equal(t, 0, code, log)
 	require.Contains(t, log, "a commit was approved")

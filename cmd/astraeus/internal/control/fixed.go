@@ -5,6 +5,7 @@ import (
 
 	"astraeus.io/astraeus/gitsource"
 	"astraeus.io/astraeus/reconciler"
+	"astraeus.io/astraeus/schema"
 )
 
 // Fixed is a source that stays at one commit of a repository.
@@ -23,6 +24,11 @@ func (f Fixed) Watch(ctx context.Context) (<-chan struct{}, error) {
 	never := make(chan struct{})
 	context.AfterFunc(ctx, func() { close(never) })
 	return never, nil
+}
+
+// Touched implements reconciler.Historian.
+func (f Fixed) Touched(ctx context.Context, older, newer string) (map[string]schema.CommitInfo, error) {
+	return reconciler.Touched(ctx, f.Repository, older, newer)
 }
 
 // IsAncestor implements reconciler.Source.
