@@ -29,10 +29,6 @@ func (e *environment) apply(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	problems, err := view.NewDiagnostics(c.String("diagnostics"), buildVersion(), e.err(c))
-	if err != nil {
-		return err
-	}
 	saved, err := e.savedArgument(c)
 	if err != nil {
 		return err
@@ -42,15 +38,9 @@ func (e *environment) apply(c *cli.Context) (err error) {
 		return err
 	}
 	defer repo.close()
-	commit, desired, err := e.commitToApply(c, repo, saved)
+	commit, desired, err := e.usableCommit(c, repo, saved)
 	if err != nil {
 		return err
-	}
-	if err := problems.Diagnostics(desired.Diagnostics); err != nil {
-		return err
-	}
-	if schema.HasErrors(desired.Diagnostics) {
-		return exitWith(exitInvalid)
 	}
 	dir, err := e.stateDir(c)
 	if err != nil {
@@ -60,25 +50,38 @@ func (e *environment) apply(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	brake := control.NewBrake()
-	controller, err := e.controller(c, dir, cluster, commit, brake, saved.opening(cluster, opening(commit.Snapshot.Commit)))
+	a := &applying{brake: control.NewBrake(), out: out, commit: commit.Snapshot.Commit, saved: saved}
+	a.controller, err = e.controller(c, dir, cluster, commit, a.brake, saved.opening(cluster, opening(a.commit)))
 	if errors.Is(err, store.ErrLocked) && saved == nil {
-		return e.approveInstead(c, commit.Snapshot.Commit, err)
+		return e.approveInstead(c, a.commit, err)
 	}
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, controller.Close()) }()
-	if saved != nil {
-		if err := saved.mayUse(c.Context, controller, cluster); err != nil {
-			return err
-		}
-	}
-	if err := e.mayApply(c, controller, commit, desired, saved); err != nil {
+	defer func() { err = errors.Join(err, a.controller.Close()) }()
+	if err := saved.mayUse(c.Context, a.controller, cluster); err != nil {
 		return err
 	}
-	a := &applying{controller: controller, brake: brake, out: out, commit: commit.Snapshot.Commit, saved: saved}
+	if err := e.mayApply(c, a.controller, commit, desired, saved); err != nil {
+		return err
+	}
 	return a.run(c.Context, c.Duration("timeout"))
+}
+
+// usableCommit is commitToApply's, if it has no errors; its diagnostics are told.
+func (e *environment) usableCommit(c *cli.Context, repo *repository, saved *savedPlan) (control.Fixed, *schema.Desired, error) {
+	problems, err := view.NewDiagnostics(c.String("diagnostics"), buildVersion(), e.err(c))
+	if err != nil {
+		return control.Fixed{}, nil, err
+	}
+	commit, desired, err := e.commitToApply(c, repo, saved)
+	if err == nil {
+		err = problems.Diagnostics(desired.Diagnostics)
+	}
+	if err == nil && schema.HasErrors(desired.Diagnostics) {
+		err = exitWith(exitInvalid)
+	}
+	return commit, desired, err
 }
 
 // commitToApply reads the saved plan's commit, the one at --ref, or the

@@ -86,9 +86,12 @@ func storedInput(state *store.State) planner.Input {
 	return in
 }
 
-// mayUse refuses a saved plan that was applied before or does not fit, in words for
+// mayUse refuses a saved plan (nil for none) that was applied before or does not fit, in words for
 // a person. What is written first is judged again under leadership.
 func (s *savedPlan) mayUse(ctx context.Context, controller *control.Controller, cluster string) error {
+	if s == nil {
+		return nil
+	}
 	before, err := controller.Store.UsedPlan(ctx, s.Digest)
 	if err != nil {
 		return err
