@@ -132,8 +132,8 @@ func whyNoPlace(u *use, m *machine, known bool) (schema.Reason, bool) {
 		return schema.Reason{Code: schema.ReasonNoDataLocation}, false
 	case m.location != nil && !m.location.mounted:
 		return schema.Reason{Code: schema.ReasonNotMounted, Args: schema.ReasonArgs{Path: m.location.path}}, false
-	case known && m.seen != nil && m.seen.hidden[u.drive.uid] && !hasKey(m.seen.copies, u.drive.uid):
-		return schema.Reason{Code: schema.ReasonNotMounted, Args: schema.ReasonArgs{Path: hiddenLocation(m, u.drive.uid)}}, false
+	case known && m.seen != nil && hasKey(m.seen.hidden, u.drive.uid) && !hasKey(m.seen.copies, u.drive.uid):
+		return schema.Reason{Code: schema.ReasonNotMounted, Args: schema.ReasonArgs{Path: m.seen.hidden[u.drive.uid]}}, false
 	}
 	return schema.Reason{}, true
 }
@@ -141,15 +141,6 @@ func whyNoPlace(u *use, m *machine, known bool) (schema.Reason, bool) {
 func hasKey[K comparable, V any](m map[K]V, key K) bool {
 	_, there := m[key]
 	return there
-}
-
-func hiddenLocation(m *machine, uid string) string {
-	for _, c := range m.seen.report.Copies {
-		if base, ok := locationOfCopy(c); ok && c.UID == uid {
-			return base
-		}
-	}
-	return ""
 }
 
 // whyNotShared: D-55.

@@ -73,5 +73,5 @@ func (p *pass) evictable(s *site, uid string) bool {
 // usesCopy reports whether a worker here uses a copy, is to use it, or is being
 // stopped and has not ended yet.
 func (s *site) usesCopy(uid string) bool {
-	return hasKey(s.copies, uid) || s.usedByOthers(uid, nil)
+	return hasKey(s.copies, uid) || s.inUse(uid, -1)
 }

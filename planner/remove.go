@@ -217,7 +217,7 @@ func (p *pass) exhume() {
 // mayHold reports whether the machine may still hold bytes of a drive.
 func (m *machine) mayHold(uid string) bool {
 	if m.seen == nil || m.seen.copies == nil {
-		return m.location != nil
+		return m.location != nil || len(m.former) > 0
 	}
 	return m.seen.hasCopy(uid)
 }

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"slices"
+	"strings"
 
 	"astraeus.io/astraeus/schema"
 )
@@ -11,7 +12,7 @@ import (
 type sighting struct {
 	report  *schema.MachineReport
 	copies  map[string]schema.Copy // present ones, by uid
-	hidden  map[string]bool        // uids whose data location is not mounted
+	hidden  map[string]string      // data locations that are not mounted, by uid
 	strays  []schema.Copy          // copies that no known drive or tombstone claims
 	mounts  []schema.Mount
 	exports []schema.Export
@@ -110,15 +111,18 @@ func (s *sighting) takeCopies(p *pass, r *schema.MachineReport) {
 	if r.Copies == nil {
 		return
 	}
-	s.copies, s.hidden = make(map[string]schema.Copy, len(r.Copies)), map[string]bool{}
-	for _, c := range r.Copies {
+	s.copies, s.hidden = make(map[string]schema.Copy, len(r.Copies)), map[string]string{}
+	// Of two copies of one drive the same one counts whatever the report's order.
+	copies := slices.SortedFunc(slices.Values(r.Copies), func(a, b schema.Copy) int { return strings.Compare(b.Folder, a.Folder) })
+	for _, c := range copies {
 		c.UID = p.uidOf(schema.KindDrive, c.Drive, c.UID)
 		switch {
 		case c.State == schema.CopyTrash: // on its way out
 		case c.State == schema.CopyUnknown:
-			s.hidden[c.UID] = true
+			s.hidden[c.UID], _ = locationOfCopy(c)
 		case c.UID == "":
 			s.strays = append(s.strays, c)
+		case c.State == schema.CopyCreating && s.copies[c.UID].Folder != "": // one that is there counts
 		default:
 			s.copies[c.UID] = c
 		}
@@ -185,13 +189,25 @@ func (s *sighting) ended(id workerID) (ended, known bool) {
 	return !there || w.State.Ended(), true
 }
 
+// locationOf is the data location of the drive's copy, mounted or not, "" for none.
+func (s *sighting) locationOf(uid string) string {
+	if s == nil {
+		return ""
+	}
+	if c, there := s.copies[uid]; there {
+		base, _ := locationOfCopy(c)
+		return base
+	}
+	return s.hidden[uid]
+}
+
 // hasCopy reports whether the machine holds bytes of the drive, mounted or not.
 func (s *sighting) hasCopy(uid string) bool {
 	if s == nil || uid == "" {
 		return false
 	}
 	_, there := s.copies[uid]
-	return there || s.hidden[uid]
+	return there || hasKey(s.hidden, uid)
 }
 
 // mountOf is the network mount of a source, nil when there is none.

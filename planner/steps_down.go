@@ -91,7 +91,7 @@ func (p *pass) unmount(s *site) {
 		}
 		c := p.claims[claimKey{m.UID, m.Source, s.m.name}]
 		wanted := c != nil && c.from() == m.From
-		if wanted && !p.mustRemake(s, c, m) {
+		if wanted && !p.mustRemake(s, c, m) || s.usedByOthers(m.UID, m.Source) {
 			continue
 		}
 		why := schema.WhyNoUser
@@ -119,20 +119,36 @@ func (p *pass) mustRemake(s *site, c *claim, m *schema.Mount) bool {
 	return !probe.mountRight() && !s.inUse(m.UID, m.Source)
 }
 
-// inUse reports whether a live worker on the machine uses a drive's source.
+// inUse reports whether a live worker on the machine uses a drive's source, or
+// may; source -1 is any.
 func (s *site) inUse(uid string, source int) bool {
 	for id, w := range s.m.seen.workers {
-		if w.State.Ended() {
-			continue
-		}
-		if usesSource(w.Uses, uid, source) {
-			return true
-		}
-		if i, wanted := s.wanted[id]; wanted && bindsSource(s.a.Workers[i].Mounts, uid, source) {
+		if s.mayUse(id, &w, uid, source) {
 			return true
 		}
 	}
 	return false
+}
+
+// usedByOthers is inUse but for the workers that steps stop.
+func (s *site) usedByOthers(uid string, source int) bool {
+	for id, w := range s.m.seen.workers {
+		stopped := slices.ContainsFunc(s.stopIDs, func(st stop) bool { return idOfWorker(st.worker) == id })
+		if !stopped && s.mayUse(id, &w, uid, source) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayUse: a live worker of which nobody knows what it uses counts, unless it is in
+// the target, where its mounts stand.
+func (s *site) mayUse(id workerID, w *schema.Worker, uid string, source int) bool {
+	if w.State.Ended() {
+		return false
+	}
+	i, wanted := s.wanted[id]
+	return usesSource(w.Uses, uid, source) || wanted && bindsSource(s.a.Workers[i].Mounts, uid, source) || !wanted && len(w.Uses) == 0
 }
 
 func bindsSource(binds []schema.BindTarget, uid string, source int) bool {
@@ -219,7 +235,7 @@ func (p *pass) deleteCopies(s *site) {
 			continue
 		}
 		stops := s.stopsOf(uid, -1)
-		if s.usedByOthers(uid, stops) {
+		if s.usedByOthers(uid, -1) {
 			continue
 		}
 		why := schema.WhyDriveRemoved
@@ -230,22 +246,6 @@ func (p *pass) deleteCopies(s *site) {
 		id := p.step(s, schema.ActionDeleteCopy, t.Key, schema.StepArgs{UID: uid, Path: c.Folder}, why, "", edges{here: stops})
 		s.made(schema.ActionDeleteCopy, t.Key.Scoped(), 0, id)
 	}
-}
-
-// usedByOthers reports whether a live worker uses a copy that no step stops.
-func (s *site) usedByOthers(uid string, stops []string) bool {
-	stopping := map[workerID]bool{}
-	for _, st := range s.stopIDs {
-		if slices.Contains(stops, st.id) {
-			stopping[idOfWorker(st.worker)] = true
-		}
-	}
-	for id, w := range s.m.seen.workers {
-		if !w.State.Ended() && !stopping[id] && usesSource(w.Uses, uid, -1) {
-			return true
-		}
-	}
-	return false
 }
 
 func (p *pass) forcedDrive(t *schema.Tombstone) bool {

@@ -13,7 +13,9 @@ func (p *pass) prepare(s *site) {
 	for i := range s.a.Dirs {
 		d := &s.a.Dirs[i]
 		id := sourceID{d.UID, d.Source}
-		if d.Create && need.dirs[id] && !s.m.seen.paths[id].Exists {
+		seen := s.m.seen.paths[id]
+		there := seen.Exists && (seen.Path == "" || seen.Path == d.Path) // not the source's former path
+		if d.Create && need.dirs[id] && !there {
 			step := p.step(s, schema.ActionCreateDir, d.Drive, schema.StepArgs{UID: d.UID, Source: d.Source, Path: d.Path},
 				schema.WhyWorkerNeeds, need.who[id], edges{})
 			s.made(schema.ActionCreateDir, d.UID, d.Source, step)
@@ -35,7 +37,7 @@ func (p *pass) prepare(s *site) {
 
 func (p *pass) makeCopy(s *site, c *schema.CopyTarget, who string) {
 	seen, there := s.m.seen.copies[c.UID]
-	if !there && s.m.seen.hidden[c.UID] || c.Location == "" || s.m.location != nil && !s.m.location.mounted && c.Location == s.m.location.path {
+	if !there && hasKey(s.m.seen.hidden, c.UID) || c.Location == "" || s.m.location != nil && !s.m.location.mounted && c.Location == s.m.location.path {
 		return // its data location is not mounted: nothing is created
 	}
 	var after edges

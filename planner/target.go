@@ -43,6 +43,7 @@ type claim struct {
 	users  []string
 	way    way
 	seen   *schema.Mount // the mount that is there
+	stale  bool          // what is exported to it is another path than the wanted one
 }
 
 // buildTargets says what each machine must hold.
@@ -229,12 +230,8 @@ func (s *site) needCopy(p *pass, d *drive) {
 	if s.m.location != nil {
 		t.Location = s.m.location.path
 	}
-	if s.m.seen != nil {
-		for _, c := range s.m.seen.report.Copies {
-			if base, ok := locationOfCopy(c); ok && p.uidOf(schema.KindDrive, c.Drive, c.UID) == d.uid {
-				t.Location = base
-			}
-		}
+	if base := s.m.seen.locationOf(d.uid); base != "" {
+		t.Location = base
 	}
 	if d.spec.Fill != nil {
 		if d.fillHash == "" {

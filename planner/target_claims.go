@@ -43,6 +43,8 @@ func (p *pass) finishClaim(c *claim) {
 	if c.home.seen != nil && c.client.seen != nil {
 		c.way, _ = wayBetween(c.home, c.client, c.drive.spec.Transport)
 	}
+	e, _, _ := p.exported(c)
+	c.stale = e != nil && e.Path != "" && e.Path != c.drive.spec.Sources[c.key.source].Path
 	started := false
 	if c.client.seen != nil {
 		for _, w := range c.client.seen.workers {
@@ -144,10 +146,11 @@ func exportRight(e *schema.Export, want *schema.ExportTarget) bool {
 	return true
 }
 
-// mountRight: Bound, with the wanted server, mode and an allowed transport.
+// mountRight: Bound, with the wanted server, export, mode and an allowed transport
+//
 func (c *claim) mountRight() bool {
 	m := c.seen
-	return m != nil && m.State == schema.MountBound && m.From == c.from() && (m.Mode == "" || m.Mode == c.mode) &&
+	return m != nil && !c.stale && m.State == schema.MountBound && m.From == c.from() && (m.Mode == "" || m.Mode == c.mode) &&
 		(m.Server == "" || slices.Contains(c.way.server, m.Server)) &&
 		(m.Transport == "" || m.Transport == schema.TransportLab || slices.Contains(c.way.transports, m.Transport))
 }

@@ -98,7 +98,7 @@ func (p *pass) waitCopy(s *site, b *schema.BindTarget, add func(schema.ReasonCod
 	case !there && c.Location == "":
 		add(schema.ReasonNoDataLocation, schema.ReasonArgs{})
 		return ""
-	case s.m.seen.hidden[b.UID] && !there || s.m.location != nil && !s.m.location.mounted && c.Location == s.m.location.path:
+	case hasKey(s.m.seen.hidden, b.UID) && !there || s.m.location != nil && !s.m.location.mounted && c.Location == s.m.location.path:
 		add(schema.ReasonNotMounted, schema.ReasonArgs{Path: c.Location})
 		return ""
 	case !there || seen.State == schema.CopyCreating:
