@@ -255,10 +255,7 @@ func (x *explanation) places() {
 		if !ok {
 			continue
 		}
-		since := map[string]time.Time{}
-		for _, w := range x.Input.Placed[key].Workers {
-			since[w.Name] = w.Since
-		}
+		since := x.since(key)
 		for _, w := range v.Workers {
 			if !x.hasPlace(key, w) {
 				continue
@@ -271,10 +268,19 @@ func (x *explanation) places() {
 	if v, ok := x.derived.Drive(x.out.Object); ok && x.out.Object.Kind == schema.KindDrive {
 		for _, u := range v.UsedBy {
 			x.out.Placements = append(x.out.Placements, ExplainedPlace{
-				Run: u.Run, Worker: u.Worker, Machine: u.Machine, State: schema.WorkerState(u.State), Since: time.Time{},
+				Run: u.Run, Worker: u.Worker, Machine: u.Machine, State: schema.WorkerState(u.State), Since: x.since(u.Run)[u.Worker],
 			})
 		}
 	}
+}
+
+// since is when each worker of a run was placed.
+func (x *explanation) since(run schema.Key) map[string]time.Time {
+	out := map[string]time.Time{}
+	for _, w := range x.Input.Placed[run].Workers {
+		out[w.Name] = w.Since
+	}
+	return out
 }
 
 func (x *explanation) hasPlace(run schema.Key, w planner.WorkerView) bool {

@@ -123,7 +123,11 @@ func explainTables(x statusapi.Explanation) []view.Table {
 		for _, id := range s.After {
 			after = append(after, shortID(id))
 		}
-		why := joinNonEmpty(" ", s.Args.Worker, s.Args.Path)
+		from := ""
+		if s.Args.From != "" {
+			from = "from " + s.Args.From
+		}
+		why := joinNonEmpty(" ", s.Args.Worker, s.Args.Path, from)
 		steps.Rows = append(steps.Rows, []string{
 			string(s.State), shortID(s.ID), strings.Join(after, ","), s.Machine, string(s.Action), s.Object.String(), joinNonEmpty("; ", why, s.Why.Message),
 		})
