@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"encoding/json"
 	"strings"
 
 	"astraeus.io/astraeus/schema"
@@ -20,6 +21,7 @@ type gate struct {
 	force    map[schema.Key]bool       // of those, the drives that go though they are used
 	spared   map[spareKey]int          // allowances of Deletion {allow}
 	volumes  map[string][]schema.Key   // declared volumes by written id
+	ids      map[string][]schema.Key   // volumes in force before this pass by id, sorted
 	leaving  map[schema.Key]bool       // drives that are placed no longer
 	moved    map[schema.Key]schema.Key // volumes renamed with their id: new key by old one (V-2)
 }
@@ -120,6 +122,10 @@ func (p *pass) consider(o *schema.Object) {
 		}
 		return
 	}
+	if prev != nil && sameButHash(prev.Object, o) && sameNormalised(prev.Object, o) {
+		p.let(o, prev) // as this program writes it; nothing changed
+		return
+	}
 	if p.in.Rewritten {
 		p.holdBack(o, holdOf(o, "", schema.CodeHistoryRewritten, rewrittenHistory))
 		return
@@ -134,7 +140,11 @@ func (p *pass) consider(o *schema.Object) {
 }
 
 func sameObject(a, b *schema.Object) bool {
-	return a == b || a.Hash == b.Hash && a.Org == b.Org && a.Workspace == b.Workspace && a.ManagedBy == b.ManagedBy
+	return a == b || a.Hash == b.Hash && sameButHash(a, b)
+}
+
+func sameButHash(a, b *schema.Object) bool {
+	return a.Org == b.Org && a.Workspace == b.Workspace && a.ManagedBy == b.ManagedBy
 }
 
 // judge answers what of an object may come in force now (nil: nothing), and
@@ -182,7 +192,7 @@ func (p *pass) let(o *schema.Object, prev *schema.AcceptedObject) {
 		copied := *prev
 		next = &copied
 		next.Object, next.Commit = o, p.in.Desired.Commit
-		if prev.Object.Hash != o.Hash {
+		if prev.Object.Hash != o.Hash && !sameNormalised(prev.Object, o) {
 			next.Generation++
 		}
 	}
@@ -191,6 +201,35 @@ func (p *pass) let(o *schema.Object, prev *schema.AcceptedObject) {
 	}
 	p.put(o.Key, next, prev == nil)
 	p.gate.through = append(p.gate.through, passed{o.Key, next, prev})
+}
+
+// sameNormalised reports whether an object in force is the declared one once this
+// program has written its defaults in: an older one may have stored it without
+// those that are new.
+func sameNormalised(old, o *schema.Object) bool {
+	again := *old
+	again.Spec = copySpec(old.Spec)
+	again.Rehash()
+	return again.Hash == o.Hash
+}
+
+// normalised is a copy of a spec with this program's defaults.
+func normalised[T schema.Spec](spec T) T {
+	again := copySpec(spec).(T)
+	again.Normalize()
+	return again
+}
+
+func copySpec(spec schema.Spec) schema.Spec {
+	data, err := json.Marshal(spec)
+	again := schema.NewSpec(spec.Kind())
+	if err == nil {
+		err = json.Unmarshal(data, again)
+	}
+	if err != nil {
+		panic("planner: " + err.Error()) // specs come from JSON
+	}
+	return again
 }
 
 // fillGeneration is the generation in which the fill last changed (D-42).

@@ -83,7 +83,13 @@ func movesData(old, spec *schema.DriveSpec) bool {
 	return false
 }
 
-func sameFill(a, b *schema.FillSpec) bool { return a == b || schema.HashJSON(a) == schema.HashJSON(b) }
+func sameFill(a, b *schema.FillSpec) bool {
+	if a == b || schema.HashJSON(a) == schema.HashJSON(b) {
+		return true
+	}
+	x, y := normalised(&schema.ModelSpec{Fill: a}), normalised(&schema.ModelSpec{Fill: b})
+	return schema.HashJSON(x.Fill) == schema.HashJSON(y.Fill)
+}
 
 // judgeLeavingPlaced: leaving `placed` deletes the copies, with all the
 // conditions of a deletion (X-29).

@@ -14,12 +14,18 @@ func (p *pass) indexVolumeIDs() {
 			p.gate.volumes[o.Metadata.ID] = append(p.gate.volumes[o.Metadata.ID], o.Key)
 		}
 	}
-	for _, key := range p.keysIn(schema.KindVolume) {
-		declared := p.gate.volumes[volumeID(p.objects[key])]
+	p.gate.ids = map[string][]schema.Key{}
+	for _, key := range p.keysOf(schema.KindVolume) {
+		id := volumeID(p.objects[key])
+		p.gate.ids[id] = append(p.gate.ids[id], key)
+		declared := p.gate.volumes[id]
 		if p.gate.want(key) == nil && !p.declaredInvalid(key) && len(declared) == 1 &&
 			declared[0].Namespace == key.Namespace && p.objects[declared[0]] == nil {
 			p.gate.moved[key] = declared[0]
 		}
+	}
+	for _, list := range p.gate.volumes {
+		slices.SortFunc(list, schema.CompareKeys)
 	}
 }
 
@@ -61,13 +67,8 @@ func (p *pass) judgeVolumeID(o *schema.Object, prev *schema.AcceptedObject) *sch
 	if id == "" || prev != nil && volumeID(prev) == id {
 		return nil
 	}
-	for _, key := range p.gate.volumes[id] {
-		if key != o.Key {
-			return holdOf(o, "metadata.id", schema.CodeDuplicate, volumeIDTaken(id, key))
-		}
-	}
-	for _, key := range p.keysOf(schema.KindVolume) {
-		if key != o.Key && volumeID(p.objects[key]) == id && p.gate.moved[key] != o.Key {
+	for _, key := range slices.Concat(p.gate.volumes[id], p.gate.ids[id]) {
+		if key != o.Key && p.gate.moved[key] != o.Key {
 			return holdOf(o, "metadata.id", schema.CodeDuplicate, volumeIDTaken(id, key))
 		}
 	}

@@ -298,7 +298,8 @@ func (p *pass) needsReplacing(r *run) bool {
 
 func sameWorkers(a, b *schema.RunSpec) bool {
 	// By JSON: a spec that was read back from the store has nil where an empty list was.
-	return a == b || schema.HashJSON(workersOf(a)) == schema.HashJSON(workersOf(b))
+	return a == b || schema.HashJSON(workersOf(a)) == schema.HashJSON(workersOf(b)) ||
+		schema.HashJSON(workersOf(normalised(a))) == schema.HashJSON(workersOf(normalised(b)))
 }
 
 // workersOf is the part of a spec by which its workers run.
