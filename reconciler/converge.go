@@ -32,12 +32,19 @@ func (c convergence) why(once bool) string {
 	case c.info.Decided:
 		return "decisions were just written"
 	case len(c.plan.Steps) > 0:
-		return fmt.Sprintf("%d step(s) left, first %s", len(c.plan.Steps), stepText(c.plan.Steps[0]))
+		return stepsLeft(c.plan.Steps)
 	}
 	if why := c.machines(); why != "" {
 		return why
 	}
 	return c.runs(once)
+}
+
+func stepsLeft(steps []schema.Step) string {
+	if len(steps) == 1 {
+		return "1 step left: " + stepText(steps[0])
+	}
+	return fmt.Sprintf("%d steps left, the first is %s", len(steps), stepText(steps[0]))
 }
 
 func stepText(s schema.Step) string {

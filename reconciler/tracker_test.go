@@ -193,7 +193,7 @@ func TestConvergence(t *testing.T) {
 		"nothing": {func(*convergence) {}, "", ""},
 		"a step": {func(c *convergence) {
 			c.plan.Steps = []schema.Step{{Machine: "m1", Action: schema.ActionMount, Object: runKey("train")}}
-		}, "1 step(s) left, first Mount run/ws-1.train on m1", "1 step(s) left, first Mount run/ws-1.train on m1"},
+		}, "1 step left: Mount run/ws-1.train on m1", "1 step left: Mount run/ws-1.train on m1"},
 		"decided":   {func(c *convergence) { c.info.Decided = true }, "decisions were just written", "decisions were just written"},
 		"no commit": {func(c *convergence) { c.leading.found.desired = nil }, "no commit was loaded yet", "no commit was loaded yet"},
 		"not compared": {func(c *convergence) {

@@ -73,6 +73,9 @@ func prepare(c *cli.Command) {
 	}
 	// "help" would otherwise be taken away from a command's arguments.
 	c.HideHelpCommand = true
+	if len(c.Subcommands) == 0 {
+		c.Description = strings.TrimPrefix(c.Description+"\n\n"+exitHelp(c.Name), "\n\n")
+	}
 	for _, sub := range c.Subcommands {
 		prepare(sub)
 	}
@@ -82,7 +85,7 @@ func commands(env *environment) []*cli.Command {
 	list := []*cli.Command{
 		validateCommand(env), planCommand(env), applyCommand(env), serveCommand(env), labCommand(env),
 		approveCommand(env), syncCommand(env),
-		statusCommand(env), getCommand(env), describeCommand(env), explainCommand(env), eventsCommand(env), waitCommand(env),
+		statusCommand(env), logsCommand(env), getCommand(env), describeCommand(env), explainCommand(env), eventsCommand(env), waitCommand(env),
 		historyCommand(env), machineCommand(env), newCommand(env), fmtCommand(env), versionCommand(env), completionCommand(env),
 	}
 	return slices.DeleteFunc(list, func(c *cli.Command) bool { return c == nil })

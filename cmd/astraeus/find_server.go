@@ -45,7 +45,12 @@ func (e *environment) findServer(c *cli.Context) (*client, error) {
 		}
 		isLab = true
 	}
-	base, err := parseServerURL(text)
+	return newClient(text, from, isLab)
+}
+
+// newClient reads the status API at an address that somebody named.
+func newClient(address, from string, isLab bool) (*client, error) {
+	base, err := parseServerURL(address)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", from, err)
 	}

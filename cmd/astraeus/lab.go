@@ -11,8 +11,8 @@ func labCommand(env *environment) *cli.Command {
 		Name:  "lab",
 		Usage: "run the whole cluster of a repository on this computer, without root",
 		Description: "Starts a controller and one agent for each machine of the repository, in namespaces of their own.\n" +
-			"Prints the plan, progress, and what came of it; follows edits of the files until Ctrl-C.\n" +
-			"With --once it ends when everything is reached: 0; at --timeout: 6.",
+			"Prints the plan, progress, what workers print, and what came of it; follows edits of the files until Ctrl-C.\n" +
+			"With --once it ends when nothing more comes by itself; the last line says what is not reached, and why.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "repo", Value: ".", Usage: "the `DIR` whose files are desired"},
 			&cli.StringFlag{Name: "dir", Usage: "the `DIR` that holds all that the lab makes; default .lab, or a place in the state folder when that would lie in the repository"},

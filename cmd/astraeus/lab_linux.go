@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -11,20 +10,12 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"astraeus.io/astraeus/cmd/astraeus/internal/control"
 	"astraeus.io/astraeus/cmd/astraeus/internal/lab"
-	"astraeus.io/astraeus/cmd/astraeus/view"
-	"astraeus.io/astraeus/planner"
-	"astraeus.io/astraeus/reconciler"
-	"astraeus.io/astraeus/schema"
 	"astraeus.io/astraeus/schema/load"
 )
 
 // labHook runs in a process that the lab re-executed, and does not return there.
 func labHook() { lab.MaybeStage() }
-
-// outputLines is how much of each worker's output a lab shows at the end.
-const outputLines = 20
 
 func (e *environment) lab(c *cli.Context) (err error) {
 	log, err := e.logger(c)
@@ -62,31 +53,13 @@ func (e *environment) lab(c *cli.Context) (err error) {
 	return errors.Join(err, exitWith(code))
 }
 
-// labView shows a lab to a person.
-type labView struct {
-	lab      *lab.Lab
-	env      *environment
-	cli      *cli.Context
-	dir      string
-	names    view.Names
-	problems view.Diagnostics
-	meter    view.Apply
-	lists    view.List
-
-	progress  control.Progress
-	last      reconciler.Status
-	shown     string // what the tables said last, so that they are not repeated
-	diagnosed string
-}
-
-func (e *environment) labView(c *cli.Context, l *lab.Lab, dir string) (*labView, error) {
-	v := &labView{lab: l, env: e, cli: c, dir: dir}
-	var errs [3]error
-	v.problems, errs[0] = view.NewDiagnostics(c.String("diagnostics"), buildVersion(), e.err(c))
-	v.meter, errs[1] = view.NewApply("table", e.out(c), e.err(c), e.terminal(e.stderr))
-	v.lists, errs[2] = view.NewList("table", e.out(c))
-	return v, errors.Join(errs[:]...)
-}
+const (
+	// outputEvery is how often new output of workers is looked for.
+	outputEvery = 200 * time.Millisecond
+	// restBeforeTables is how long a lab that follows its files must be at rest
+	// before it shows its tables: runs that are about to end are shown ended.
+	restBeforeTables = 2 * time.Second
+)
 
 // follow shows what happens until there is nothing more to wait for.
 func (v *labView) follow(ctx context.Context, once bool, timeout time.Duration, done chan error) (int, error) {
@@ -99,8 +72,10 @@ func (v *labView) follow(ctx context.Context, once bool, timeout time.Duration, 
 		defer timer.Stop()
 		late = timer.C
 	}
-	planned := "" // the commit whose plan was shown
+	look := time.NewTicker(outputEvery)
+	defer look.Stop()
 	for {
+		var err error
 		select {
 		case err := <-done:
 			done <- err
@@ -114,17 +89,14 @@ func (v *labView) follow(ctx context.Context, once bool, timeout time.Duration, 
 		case <-late:
 			return exitWaiting, errors.Join(v.result(ctx), v.unreached(ctx))
 		case plan := <-v.lab.Plans:
-			planned, v.names = plan.Document.Inputs.Commit, view.NamesOf(plan.Objects)
-			if err := v.showPlan(plan.Document); err != nil {
-				return exitError, err
-			}
+			err = v.showPlan(plan)
 		case u := <-updates:
-			if err := v.note(u); err != nil {
-				return exitError, err
-			}
+			err = v.note(u)
+		case <-look.C:
+			err = v.outputs(ctx)
 		}
-		if planned == "" || planned != v.last.Plan.Commit {
-			continue // the status is from before
+		if err != nil {
+			return exitError, err
 		}
 		if over, err := v.showReached(ctx, once); over {
 			return v.code(), err
@@ -132,78 +104,32 @@ func (v *labView) follow(ctx context.Context, once bool, timeout time.Duration, 
 	}
 }
 
-func (v *labView) showPlan(doc planner.PlanDocument) error {
-	out, err := view.NewPlanOf("table", v.env.out(v.cli), view.PlanContext{Names: v.names})
-	if err != nil {
-		return err
-	}
-	return out.Plan(doc)
-}
-
-// showReached shows the result whenever there is nothing more to wait for; with
-// --once that is the end.
+// showReached shows the result when there is nothing more to wait for; with
+// --once that is the end. Without, it is shown once a commit, when all has come
+// to rest.
 func (v *labView) showReached(ctx context.Context, once bool) (over bool, err error) {
-	if reached, _ := v.last.Converged(once); !reached {
+	if v.planned == "" || v.planned != v.last.Plan.Commit {
+		return false, nil // the status is from before
+	}
+	ended, _ := v.last.Converged(true)
+	reached, _ := v.last.Converged(false)
+	switch {
+	case !reached:
+		v.rest = time.Time{}
+		return false, nil
+	case v.rest.IsZero():
+		v.rest = time.Now()
+	}
+	if once && !ended || v.shownFor == v.planned || !ended && time.Since(v.rest) < restBeforeTables {
 		return false, nil
 	}
 	err = v.result(ctx)
+	if err == nil {
+		err = v.lastLine(ctx)
+	}
 	if ctx.Err() != nil {
 		return false, nil // told to end meanwhile, which is no error
 	}
+	v.shownFor = v.planned
 	return once || err != nil, err
-}
-
-func (v *labView) code() int {
-	switch {
-	case schema.HasErrors(v.last.Diagnostics):
-		return exitInvalid
-	case len(v.last.Plan.Holds) > 0:
-		return exitPartly
-	}
-	return exitOK
-}
-
-// note shows one update: problems of the files once, events, and how far it is.
-func (v *labView) note(u reconciler.Update) error {
-	v.last = u.Status
-	if text := fmt.Sprint(u.Status.Commit, u.Status.Diagnostics); text != v.diagnosed {
-		v.diagnosed = text
-		if err := v.problems.Diagnostics(u.Status.Diagnostics); err != nil {
-			return err
-		}
-	}
-	for _, event := range u.Events {
-		if event.Type != "Accepted" {
-			v.say("  %s  %s", view.Plain(v.names.Object(event.Object)), view.Plain(event.Message))
-		}
-	}
-	v.progress.Note(u.Status.Plan.Steps)
-	if v.progress.Total() == 0 {
-		return nil
-	}
-	return v.meter.Progress(view.Progress{At: time.Now(), Commit: u.Status.Commit, Done: v.progress.Done(),
-		Total: v.progress.Total(), Waiting: len(u.Status.Plan.Waits)})
-}
-
-func (v *labView) say(format string, args ...any) {
-	fmt.Fprintf(v.env.stderr, format+"\n", args...)
-}
-
-// unreached says why a lab that ran out of time has not converged.
-func (v *labView) unreached(ctx context.Context) error {
-	_, why := v.last.Converged(true)
-	v.say("lab: not reached in time: %s", why)
-	for _, wait := range v.last.Plan.Waits {
-		v.say("  … %s", view.WaitLine(wait, v.names))
-	}
-	state, err := v.lab.Source().View(ctx)
-	if err != nil {
-		return err
-	}
-	for _, m := range state.Input.Observed.Machines {
-		if m.State != schema.MachineUp {
-			v.say("  … machine/%s is %s; its agent said last: %s", m.Name, m.State, view.Plain(v.lab.LastWords(m.Name)))
-		}
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 
 	"astraeus.io/astraeus/cmd/astraeus/view"
@@ -13,18 +12,20 @@ import (
 	"astraeus.io/astraeus/statusapi"
 )
 
-// result shows what came of it: drives, copies, claims, workers, and what the
-// workers printed. What was shown before is not repeated.
+// result shows what came of it: what workers printed, drives, copies, claims and
+// workers. Tables that say what they said before are not repeated.
 func (v *labView) result(ctx context.Context) error {
+	if err := v.outputs(ctx); err != nil {
+		return err
+	}
 	state, err := v.lab.Source().View(ctx)
 	if err != nil {
 		return err
 	}
-	base, err := parseServerURL(v.lab.Address)
+	api, err := newClient(v.lab.Address, "the lab", false)
 	if err != nil {
 		return err
 	}
-	api := &client{base: base, http: &http.Client{Timeout: clientTimeout}}
 	drives, err := listDrives(ctx, api)
 	if err != nil {
 		return err
@@ -33,71 +34,51 @@ func (v *labView) result(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tables := []struct {
+	copies, workers := v.copies(state), v.workers(state)
+	if _, err := v.lab.SaveObserved(ctx); err != nil {
+		return err
+	}
+	// Sizes and the like change by themselves, and nobody waits for them.
+	text := fmt.Sprint(cellsOf(drives, 4), cellsOf(copies, 3), cellsOf(claims, 5), cellsOf(workers, 5))
+	if text == v.tables {
+		return nil
+	}
+	v.tables = text
+	for _, table := range []struct {
 		title   string
 		listing view.Listing
-	}{
-		{"Drives", drives}, {"Copies", copiesOf(state)}, {"Claims", claims}, {"Workers", workersOf(state)},
-	}
-	if text := fmt.Sprint(tables[1].listing.Rows, tables[3].listing.Rows, v.last.Commit); text == v.shown {
-		return nil
-	} else {
-		v.shown = text
-	}
-	for _, table := range tables {
-		if _, err := fmt.Fprintf(v.env.stdout, "\n%s\n", table.title); err != nil {
+	}{{"Drives", drives}, {"Copies", copies}, {"Claims", claims}, {"Workers", workers}} {
+		if err := v.print("\n%s", table.title); err != nil {
 			return err
 		}
 		if err := v.lists.List(table.listing); err != nil {
 			return err
 		}
 	}
-	if _, err := v.lab.SaveObserved(ctx); err != nil {
-		return err
-	}
-	return v.outputs(state)
+	return nil
 }
 
-func (v *labView) outputs(state *statusapi.View) error {
-	if _, err := fmt.Fprintln(v.env.stdout, "\nOutput"); err != nil {
-		return err
+// cellsOf are the first cells of each row.
+func cellsOf(l view.Listing, n int) (out [][]string) {
+	for _, row := range l.Rows {
+		out = append(out, row.Cells[:min(n, len(row.Cells))])
 	}
-	for _, output := range v.lab.Outputs(state.Input.Placed, outputLines) {
-		for _, line := range output.Lines {
-			if _, err := fmt.Fprintf(v.env.stdout, "%s | %s\n", view.Plain(output.Worker), view.Plain(line)); err != nil {
-				return err
-			}
-		}
-	}
-	reached, why := v.last.Converged(v.cli.Bool("once"))
-	if !reached {
-		return nil
-	}
-	_, err := fmt.Fprintf(v.env.stdout, "\nReached: %d steps done, %d runs wait, %d changes held%s.\n",
-		v.progress.Done(), len(v.last.Plan.Waits), len(v.last.Plan.Holds), why)
-	return err
+	return out
 }
 
-func copiesOf(state *statusapi.View) view.Listing {
+func (v *labView) copies(state *statusapi.View) view.Listing {
 	listing := view.Listing{Columns: columns("DRIVE", "MACHINE", "STATE", "SIZE", "FOLDER"), Empty: "no copies"}
 	for _, m := range state.Input.Observed.Machines {
 		for _, c := range m.Copies {
-			listing.Rows = append(listing.Rows, view.Row{Cells: []string{c.Drive, m.Name,
-				string(cmp.Or(c.State, schema.CopyPresent)), copySize(c.Bytes), c.Folder}})
+			listing.Rows = append(listing.Rows, view.Row{Cells: []string{v.names.Scoped(c.Drive), m.Name,
+				string(cmp.Or(c.State, schema.CopyPresent)), bytesCell(c.Bytes), c.Folder}})
 		}
 	}
 	return sortRows(listing)
 }
 
-func copySize(bytes int64) string {
-	if bytes < 0 {
-		return "-" // not measured yet
-	}
-	return schema.Size(bytes)
-}
-
-// workersOf shows every placed worker: how it ended, or what its machine says.
-func workersOf(state *statusapi.View) view.Listing {
+// workers shows every placed worker: how it ended, or what its machine says.
+func (v *labView) workers(state *statusapi.View) view.Listing {
 	listing := view.Listing{Columns: columns("RUN", "WORKER", "MACHINE", "STATE", "REASON"), Empty: "no workers"}
 	// An earlier attempt's worker may be listed still, on another machine too.
 	seen := map[string]schema.Worker{}
@@ -113,7 +94,7 @@ func workersOf(state *statusapi.View) view.Listing {
 			if w.Outcome != nil {
 				stateNow, reason = w.Outcome.State, w.Outcome.Reason
 			}
-			listing.Rows = append(listing.Rows, view.Row{Cells: []string{placement.Workspace + "/" + placement.Run.Name, w.Name,
+			listing.Rows = append(listing.Rows, view.Row{Cells: []string{v.names.Name(placement.Run), w.Name,
 				w.Machine, string(stateNow), reason}})
 		}
 	}

@@ -94,7 +94,7 @@ func (m *meter) end() {
 
 func progressLine(p Progress) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d of %s done", Short(p.Commit), p.Done, count(p.Total, "step"))
+	fmt.Fprintf(&b, "%s: %d of %s done", Short(p.Commit), p.Done, Count(p.Total, "step"))
 	for i, f := range p.Filling {
 		if i == 3 {
 			fmt.Fprintf(&b, ", %d more copies", len(p.Filling)-i)
@@ -106,7 +106,7 @@ func progressLine(p Progress) string {
 		}
 	}
 	if p.Waiting > 0 {
-		fmt.Fprintf(&b, ", %s", count(p.Waiting, "wait"))
+		fmt.Fprintf(&b, ", %s", Count(p.Waiting, "wait"))
 	}
 	return b.String()
 }
@@ -126,7 +126,7 @@ func (v humanApply) Applied(a Applied) error {
 	case len(a.Holds) > 0:
 		mark, word = v.result.paint(yellow, "partly"), "applied in part"
 	}
-	if err := v.result.printf("%s: %s %s, %s", mark, Short(a.Commit), word, count(a.Steps, "step")); err != nil {
+	if err := v.result.printf("%s: %s %s, %s", mark, Short(a.Commit), word, Count(a.Steps, "step")); err != nil {
 		return err
 	}
 	for _, h := range a.Holds {

@@ -84,7 +84,7 @@ func (v markdownPlan) tables(doc planner.PlanDocument) []markdownTable {
 	for _, p := range doc.Placements {
 		all[5].rows = append(all[5].rows, []string{v.names.Object(p.Run), p.Worker, p.Machine})
 	}
-	for _, w := range openWaits(doc) {
+	for _, w := range OpenWaits(doc.Steps, doc.Waits) {
 		all[6].rows = append(all[6].rows, []string{v.names.Object(w.Run), w.Worker, w.Summary})
 	}
 	for _, d := range doc.Diagnostics {

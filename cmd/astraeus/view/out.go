@@ -51,8 +51,8 @@ func Plain(text string) string {
 	}, text)
 }
 
-// count is "1 error", "2 errors".
-func count(n int, noun string) string {
+// Count is "1 error", "2 errors".
+func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

@@ -93,7 +93,7 @@ func planHeading(doc planner.PlanDocument) string {
 		name = "Plan for " + Short(doc.Inputs.Commit)
 	}
 	s := doc.Summary
-	text := fmt.Sprintf("%s: %d to create, %d to change, %d to remove; %s", name, s.Create, s.Change, s.Remove, count(s.Steps, "step"))
+	text := fmt.Sprintf("%s: %d to create, %d to change, %d to remove; %s", name, s.Create, s.Change, s.Remove, Count(s.Steps, "step"))
 	if s.Create+s.Change+s.Remove+s.Steps+s.Holds+s.Drift == 0 {
 		text = name + ": no changes"
 	}
@@ -101,13 +101,13 @@ func planHeading(doc planner.PlanDocument) string {
 		text += fmt.Sprintf(" (%d destructive)", s.Destroy)
 	}
 	if s.Holds > 0 {
-		text += ", " + count(s.Holds, "hold")
+		text += ", " + Count(s.Holds, "hold")
 	}
 	if s.Drift > 0 {
 		text += fmt.Sprintf(", %d drifted", s.Drift)
 	}
-	if waits := len(openWaits(doc)); waits > 0 {
-		text += ", " + count(waits, "wait")
+	if waits := len(OpenWaits(doc.Steps, doc.Waits)); waits > 0 {
+		text += ", " + Count(waits, "wait")
 	}
 	return text
 }
@@ -206,7 +206,7 @@ func stepDetail(a schema.StepArgs) string {
 }
 
 func (v humanPlan) waits(doc planner.PlanDocument) (lines []string) {
-	for _, w := range openWaits(doc) {
+	for _, w := range OpenWaits(doc.Steps, doc.Waits) {
 		lines = append(lines, "… "+WaitLine(w, v.names))
 	}
 	return lines
@@ -232,26 +232,30 @@ var endsWithThePlan = map[schema.ReasonCode]bool{
 	schema.ReasonStarting: true, schema.ReasonStopping: true,
 }
 
-// openWaits are the waits that are left when the plan's steps are done: of a
+// OpenWaits are the waits that are left when the plan's steps are done: of a
 // worker that one of them starts, the others are said by the steps themselves.
-func openWaits(doc planner.PlanDocument) (open []schema.Wait) {
+func OpenWaits(steps []schema.Step, waits []schema.Wait) (open []schema.Wait) {
 	type worker struct {
 		run  schema.Key
 		name string
 	}
 	starts := map[worker]bool{}
-	for _, s := range doc.Steps {
+	for _, s := range steps {
 		if s.Action == schema.ActionStartWorker {
 			starts[worker{s.Object, s.Args.Worker}] = true
 		}
 	}
-	for _, w := range doc.Waits {
-		stays := func(r schema.Reason) bool {
-			return !endsWithThePlan[r.Code] || r.Args.State == string(planner.ClaimFailed)
-		}
-		if !starts[worker{w.Run, w.Worker}] || slices.ContainsFunc(w.Reasons, stays) {
+	for _, w := range waits {
+		if !starts[worker{w.Run, w.Worker}] || !Passing(w) {
 			open = append(open, w)
 		}
 	}
 	return open
+}
+
+// Passing says that a wait ends with steps that are being done.
+func Passing(w schema.Wait) bool {
+	return !slices.ContainsFunc(w.Reasons, func(r schema.Reason) bool {
+		return !endsWithThePlan[r.Code] || r.Args.State == string(planner.ClaimFailed)
+	})
 }

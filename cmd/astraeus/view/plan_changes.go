@@ -92,7 +92,7 @@ func (c changed) fields() (lines []string) {
 		lines = append(lines, Plain(line))
 	}
 	if c.More > 0 {
-		lines = append(lines, "and "+count(c.More, "more field"))
+		lines = append(lines, "and "+Count(c.More, "more field"))
 	}
 	return lines
 }

@@ -37,12 +37,12 @@ func (v humanValidate) Validate(r Validation) error {
 	if !r.Valid {
 		mark = v.out.paint(red, "invalid")
 	}
-	text := mark + ": " + count(r.Objects, "object")
+	text := mark + ": " + Count(r.Objects, "object")
 	if r.Errors > 0 {
-		text += ", " + count(r.Errors, "error")
+		text += ", " + Count(r.Errors, "error")
 	}
 	if r.Warnings > 0 {
-		text += ", " + count(r.Warnings, "warning")
+		text += ", " + Count(r.Warnings, "warning")
 	}
 	return v.out.printf("%s", text)
 }
