@@ -85,6 +85,7 @@ func (p *pass) accept() {
 	p.indexDrives()
 	p.noteStored()
 	p.noteMachines()
+	p.noteFrames()
 }
 
 func (g *gate) declare(objects map[schema.Key]*schema.Object) {

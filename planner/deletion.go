@@ -50,19 +50,19 @@ func (p *pass) readDeletions() {
 		}
 		target := deletionTarget(key.Namespace, spec)
 		named := p.objects[target]
-		say := func(message string) {
-			p.note(schema.Diagnostic{Pos: a.Object.At("spec"), Object: key, Message: message})
+		say := func(code schema.Code, message string) {
+			p.note(schema.Diagnostic{Pos: a.Object.At("spec"), Object: key, Code: code, Message: message})
 		}
 		switch {
 		case named != nil && a.Target == named.UID && p.declared(target):
-			say(deletionConflict(target)) // its file came back before it was gone
+			say(schema.CodeDeletionConflict, deletionConflict(target)) // its file came back before it was gone
 		case named != nil && a.Target == named.UID:
 			p.gate.forced[target] = key
 			p.gate.force[target] = p.gate.force[target] || spec.Force && target.Kind == schema.KindDrive
 		case a.Target == "":
-			say(deletionUseless(target))
+			say(schema.CodeDeletionSpent, deletionUseless(target))
 		default:
-			say(deletionSpent(target))
+			say(schema.CodeDeletionSpent, deletionSpent(target))
 		}
 	}
 }
@@ -92,7 +92,7 @@ func sameDeletion(a, b *schema.DeletionSpec) bool {
 // for no later one.
 func (p *pass) readAllowance(key schema.Key, a *schema.AcceptedObject, allow *schema.DeletionAllow) {
 	if a.Target != p.in.Desired.Commit {
-		p.note(schema.Diagnostic{Pos: a.Object.At("spec"), Object: key, Message: allowanceSpent})
+		p.note(schema.Diagnostic{Pos: a.Object.At("spec"), Object: key, Code: schema.CodeDeletionSpent, Message: allowanceSpent})
 		return
 	}
 	where := key.Namespace

@@ -222,11 +222,11 @@ func (p *pass) noteStored() {
 		spec := o.Spec.(*schema.DriveSpec)
 		if spec.Permissions.Stored() {
 			field := storedField(spec.Permissions)
-			p.note(schema.Diagnostic{Pos: o.At(field), Object: o.Key, Field: field, Message: storedNotApplied + field})
+			p.note(schema.Diagnostic{Pos: o.At(field), Object: o.Key, Field: field, Code: schema.CodeStoredNotApplied, Message: storedNotApplied + field})
 		}
 		if spec.IdleTTLSeconds != 0 {
 			p.note(schema.Diagnostic{Pos: o.At("spec.idle_ttl_seconds"), Object: o.Key, Field: "spec.idle_ttl_seconds",
-				Message: storedNotApplied + "spec.idle_ttl_seconds"})
+				Code: schema.CodeStoredNotApplied, Message: storedNotApplied + "spec.idle_ttl_seconds"})
 		}
 	}
 }
@@ -235,13 +235,14 @@ func (p *pass) noteStored() {
 func (p *pass) noteMachines() {
 	for _, m := range p.order {
 		if m.addressProblem != "" {
-			p.note(schema.Diagnostic{Pos: m.object.Object.At("spec.address"), Object: m.object.Object.Key, Field: "spec.address", Message: m.addressProblem})
+			p.note(schema.Diagnostic{Pos: m.object.Object.At("spec.address"), Object: m.object.Object.Key, Field: "spec.address",
+				Code: schema.CodeAddressNotReported, Message: m.addressProblem})
 		}
 		if m.seen == nil {
 			continue
 		}
 		for _, c := range m.seen.strays {
-			p.note(schema.Diagnostic{Object: m.object.Object.Key, Message: strayCopy(c.Folder)})
+			p.note(schema.Diagnostic{Object: m.object.Object.Key, Code: schema.CodeStrayCopy, Message: strayCopy(c.Folder)})
 		}
 	}
 }

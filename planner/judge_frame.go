@@ -73,7 +73,7 @@ func (p *pass) judgeLocation(o *schema.Object, l *schema.DataLocationSpec) *sche
 	}
 	problem, warning := DataLocationProblem(name, report.Filesystems, l.Path)
 	if warning != "" {
-		p.note(schema.Diagnostic{Pos: o.At(locationField), Object: o.Key, Field: locationField, Message: warning})
+		p.note(schema.Diagnostic{Pos: o.At(locationField), Object: o.Key, Field: locationField, Code: schema.CodeSystemDisk, Message: warning})
 	}
 	if problem != "" {
 		return hold(problem)

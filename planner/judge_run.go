@@ -117,7 +117,7 @@ func (p *pass) noteMissingDrives(o *schema.Object, place templatePlace) {
 		if p.driveOf(o, ref.Name) == nil {
 			field := indexed(place.field+".datavolume_refs", i, ".name")
 			why := p.whyNoDrive(schema.Key{Kind: schema.KindDrive, Namespace: o.Key.Namespace, Name: ref.Name})
-			p.note(schema.Diagnostic{Pos: o.At(field), Object: o.Key, Field: field, Message: why.Message()})
+			p.note(schema.Diagnostic{Pos: o.At(field), Object: o.Key, Field: field, Code: schema.CodeDriveNotThere, Message: why.Message()})
 		}
 	}
 }
@@ -257,7 +257,8 @@ func (p *pass) noteCheckpoint(o *schema.Object, spec *schema.RunSpec) {
 	}
 	for _, place := range placesOf(spec) {
 		if !p.sharedAt(o, place.task, spec.CheckpointPath) {
-			p.note(schema.Diagnostic{Pos: o.At("spec.checkpoint_path"), Object: o.Key, Field: "spec.checkpoint_path", Message: checkpointNotThere})
+			p.note(schema.Diagnostic{Pos: o.At("spec.checkpoint_path"), Object: o.Key, Field: "spec.checkpoint_path",
+				Code: schema.CodeCheckpointNotThere, Message: checkpointNotThere})
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -167,7 +168,7 @@ func specOf[T any](p *pass, key schema.Key) *T {
 }
 
 func (p *pass) note(d schema.Diagnostic) {
-	d.Severity, d.Code, d.Status = schema.SeverityWarning, schema.CodeWarning, schema.CodeWarning.Status()
+	d.Severity, d.Code, d.Status = schema.SeverityWarning, cmp.Or(d.Code, schema.CodeWarning), schema.CodeWarning.Status()
 	p.out.Notes = append(p.out.Notes, d)
 }
 

@@ -162,7 +162,7 @@ func (p *pass) noteRevoked() {
 		spec := a.Object.Spec.(*schema.HostPathGrantSpec)
 		for _, path := range spec.Paths {
 			if n := p.usersOfPath(scope{a.Object.Org, spec.Workspace}, path); n > 0 {
-				p.note(schema.Diagnostic{Pos: a.Object.Origin, Object: key, Message: grantRevoked(path, n)})
+				p.note(schema.Diagnostic{Pos: a.Object.Origin, Object: key, Code: schema.CodeGrantRevoked, Message: grantRevoked(path, n)})
 			}
 		}
 	}

@@ -219,6 +219,15 @@ func grantRevoked(path string, users int) string {
 	return fmt.Sprintf("the grant of %s was taken back: %d live worker(s) still use it, new ones wait", path, users)
 }
 
+// sharedValue: two machines with one address or node network.
+func sharedValue(field, value, other string) string {
+	return fmt.Sprintf("%s %s is machine %s's too", field, value, other)
+}
+
+func grantDenied(path, prefix string) string {
+	return fmt.Sprintf("%s is under the denied prefix %s: volumes there stay refused, and a drive there reaches the machine's own files", path, prefix)
+}
+
 func driftGone(what string) string    { return what + " is gone" }
 func driftChanged(what string) string { return what + " differs from what is wanted" }
 

@@ -36,7 +36,27 @@ const (
 	CodeWorkspaceNotWhole   Code = "WORKSPACE_NOT_WHOLE"   // 409 (G-5, D-61)
 	CodeHistoryRewritten    Code = "HISTORY_REWRITTEN"     // 409 (G-5)
 	CodeNamespaceTaken      Code = "NAMESPACE_TAKEN"       // 409
-	CodeWarning             Code = "WARNING"               // 200: does not hold anything back
+	CodeWarning             Code = "WARNING"               // 200: a warning without a code of its own
+)
+
+// Codes of warnings: they hold nothing back, and their status is 200.
+const (
+	CodeStoredNotApplied   Code = "STORED_NOT_APPLIED"    // D-6
+	CodeSystemDisk         Code = "SYSTEM_DISK"           // D-31
+	CodeDriveNotThere      Code = "DRIVE_NOT_THERE"       // D-57
+	CodeDataNotDeleted     Code = "DATA_NOT_DELETED"      // D-61, V-9
+	CodeGrantRevoked       Code = "GRANT_REVOKED"         // D-21
+	CodeGrantNoWorkspace   Code = "GRANT_NO_WORKSPACE"    // D-20
+	CodeGrantDeniedPath    Code = "GRANT_DENIED_PATH"     // V-4
+	CodeAddressNotReported Code = "ADDRESS_NOT_REPORTED"  // kinds.md, Machine
+	CodeAddressShared      Code = "ADDRESS_SHARED"        // two machines
+	CodeNodeNetworkShared  Code = "NODE_NETWORK_SHARED"   // two machines
+	CodeStrayCopy          Code = "STRAY_COPY"
+	CodeCheckpointNotThere Code = "CHECKPOINT_NOT_SHARED" // V-11
+	CodeDeletionSpent      Code = "DELETION_SPENT"
+	CodeNoCluster          Code = "NO_CLUSTER"            // G-2
+	CodeOtherFolder        Code = "OTHER_FOLDER"          // G-3
+	CodeNotGuarded         Code = "NOT_GUARDED"
 )
 
 var codeStatus = map[Code]int{
@@ -46,6 +66,10 @@ var codeStatus = map[Code]int{
 	CodeVolumeConflict: 409, CodeMachineInUse: 409, CodeDataLocation: 409, CodeDeletionBudget: 409,
 	CodeDeletionConflict: 409, CodeWorkspaceNotWhole: 409, CodeHistoryRewritten: 409, CodeNamespaceTaken: 409,
 	CodeWorkspaceInUse: 409, CodeOrgInUse: 409, CodeClusterInUse: 409, CodeWarning: 200,
+	CodeStoredNotApplied: 200, CodeSystemDisk: 200, CodeDriveNotThere: 200, CodeDataNotDeleted: 200,
+	CodeGrantRevoked: 200, CodeGrantNoWorkspace: 200, CodeGrantDeniedPath: 200, CodeAddressNotReported: 200,
+	CodeAddressShared: 200, CodeNodeNetworkShared: 200, CodeStrayCopy: 200, CodeCheckpointNotThere: 200,
+	CodeDeletionSpent: 200, CodeNoCluster: 200, CodeOtherFolder: 200, CodeNotGuarded: 200,
 }
 
 // Status is the HTTP status that goes with a code, 400 for an unlisted one.

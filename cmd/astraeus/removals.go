@@ -33,8 +33,8 @@ func removalNotes(plan schema.Plan, input planner.Input) (notes []schema.Diagnos
 		}
 		if message != "" {
 			notes = append(notes, schema.Diagnostic{
-				Pos: o.Object.Origin, Severity: schema.SeverityWarning, Object: r.Key, Code: schema.CodeWarning,
-				Status: schema.CodeWarning.Status(), Message: message,
+				Pos: o.Object.Origin, Severity: schema.SeverityWarning, Object: r.Key, Code: schema.CodeDataNotDeleted,
+				Status: schema.CodeDataNotDeleted.Status(), Message: message,
 			})
 		}
 	}
@@ -51,8 +51,12 @@ func ownPaths(spec *schema.DriveSpec) (paths []string) {
 	return paths
 }
 
-// membersNote says once that roles do not yet keep anybody from changing files.
+// membersNote says once that roles do not yet keep anybody from changing files
+// unless a CODEOWNERS file does.
 func membersNote(desired *schema.Desired) (notes []schema.Diagnostic) {
+	if desired.Guard != "" {
+		return nil
+	}
 	var first *schema.Object
 	for _, o := range desired.Objects {
 		spec, ok := o.Spec.(*schema.WorkspaceSpec)
@@ -65,7 +69,7 @@ func membersNote(desired *schema.Desired) (notes []schema.Diagnostic) {
 	}
 	return []schema.Diagnostic{{
 		Pos: first.At("spec.members"), Severity: schema.SeverityWarning, Object: first.Key, Field: "spec.members",
-		Code: schema.CodeWarning, Status: schema.CodeWarning.Status(),
+		Code: schema.CodeNotGuarded, Status: schema.CodeNotGuarded.Status(),
 		Message: "members have roles here, but who may change which file is decided where the repository is hosted",
 		Hint:    "guard the folders of orgs and workspaces there, for example with a CODEOWNERS file",
 	}}

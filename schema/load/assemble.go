@@ -324,8 +324,8 @@ func (d *declared) finished(key schema.Key) *schema.Object {
 func (a *assembly) report(d *schema.Desired) {
 	if a.cluster == "" {
 		a.problems = append(a.problems, problem{"", schema.Diagnostic{
-			Pos: schema.Pos{File: "cluster.cue"}, Severity: schema.SeverityWarning, Code: schema.CodeWarning,
-			Status: schema.CodeWarning.Status(), Message: sayNoCluster, Hint: hintNoCluster,
+			Pos: schema.Pos{File: "cluster.cue"}, Severity: schema.SeverityWarning, Code: schema.CodeNoCluster,
+			Status: schema.CodeNoCluster.Status(), Message: sayNoCluster, Hint: hintNoCluster,
 		}})
 	}
 	d.Diagnostics = make([]schema.Diagnostic, 0, len(a.problems))

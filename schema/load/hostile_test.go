@@ -272,7 +272,7 @@ func FuzzLoad(f *testing.F) {
 			require.Equal(t, key, o.Key)
 			require.NotContains(t, d.Invalid, key)
 		}
-		if len(d.Diagnostics) > 0 {
+		if schema.HasErrors(d.Diagnostics) {
 			require.NotEmpty(t, d.NotWhole)
 		}
 	})

@@ -115,8 +115,18 @@ func (l *Loader) Load(ctx context.Context, fsys fs.FS, at Commit) (*schema.Desir
 		a.addUnit(p.units[id], l.units[id])
 	}
 	d := a.finish()
-	d.Commit, d.Time = at.ID, at.Time
+	d.Commit, d.Time, d.Guard = at.ID, at.Time, guardOf(fsys)
 	return d, nil
+}
+
+// guardOf finds the file by which the repository's host asks owners to review.
+func guardOf(fsys fs.FS) string {
+	for _, name := range []string{"CODEOWNERS", ".github/CODEOWNERS", "docs/CODEOWNERS"} {
+		if info, err := fs.Stat(fsys, name); err == nil && info.Mode().IsRegular() {
+			return name
+		}
+	}
+	return ""
 }
 
 // refuseTwins makes files whose names some filesystem would take for one broken:

@@ -140,6 +140,9 @@ func (r *reader) checkPlace() {
 		r.add(schema.CodeForbiddenPlace, "kind", d.loc.locate("kind"), sayPlace(d.kind, p), "")
 		return
 	}
+	if own := p.folder; own != "" && own != d.kind && (own.InWorkspace() || own == schema.KindMachine || own == schema.KindHostPathGrant) {
+		r.add(schema.CodeOtherFolder, "kind", d.loc.locate("kind"), sayOtherFolder(d.kind, own, p), "")
+	}
 	if folder := p.nameOf(d.kind); folder != "" && d.meta.Name != "" && d.meta.Name != folder {
 		// It must not get in the way of the one whose folder it is not in.
 		d.misplaced = true

@@ -88,7 +88,7 @@ func (r *reader) add(code schema.Code, field string, pos schema.Pos, text, hint 
 		pos = r.d.pos
 	}
 	severity := schema.SeverityError
-	if code == schema.CodeWarning {
+	if code.Status() == schema.CodeWarning.Status() {
 		severity = schema.SeverityWarning
 	}
 	r.d.problems = append(r.d.problems, schema.Diagnostic{

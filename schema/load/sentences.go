@@ -40,6 +40,7 @@ const (
 	sayFormTwin    = "another name in this directory is the same text in another Unicode form"
 	sayNoCluster   = `no cluster file: the cluster is called "default"`
 	hintNoCluster  = `add cluster.cue with kind: "Cluster" and metadata: name: "…"`
+	sayTooDeep     = "an object this deep inside other values is not read: move it up, objects are looked for three levels deep"
 	sayNotObject   = "an object is a group of fields: kind, metadata, spec"
 )
 
@@ -116,6 +117,10 @@ var rightPlaces = map[schema.Kind]string{
 
 // sayPlace names the right place, with the org and workspace where they are known.
 func sayPlace(kind schema.Kind, p filePlace) string {
+	return fmt.Sprintf("an object of kind %s is not accepted here; its place is %s", kind, rightPlace(kind, p))
+}
+
+func rightPlace(kind schema.Kind, p filePlace) string {
 	right := rightPlaces[kind]
 	if p.org != "" {
 		right = strings.ReplaceAll(right, "<org>", p.org)
@@ -123,7 +128,12 @@ func sayPlace(kind schema.Kind, p filePlace) string {
 	if p.workspace != "" {
 		right = strings.ReplaceAll(right, "<workspace>", p.workspace)
 	}
-	return fmt.Sprintf("an object of kind %s is not accepted here; its place is %s", kind, right)
+	return right
+}
+
+// sayOtherFolder: the object is taken, though its file is where others are looked for (G-3).
+func sayOtherFolder(kind, folder schema.Kind, p filePlace) string {
+	return fmt.Sprintf("an object of kind %s in the folder of kind %s; by the layout its place is %s", kind, folder, rightPlace(kind, p))
 }
 
 func sayOtherWorkspace(given, real string) string {
