@@ -14,9 +14,10 @@
 //
 // A file is an object if it has kind, metadata or spec at its top. Otherwise its
 // values are looked through, up to three levels of fields and lists deep, and
-// each with a kind is an object. A YAML file may have several documents. A file
-// that yields no object is a problem, because it may have been one: remove the
-// file to remove its object. A CUE file with a package clause may yield none.
+// each with a kind is an object; an object deeper down is a problem, and so is what
+// stands among objects in a YAML or JSON list and is none. A YAML file may have several documents.
+// A file or document that yields no object is a problem, because it may have been
+// one: remove it to remove its object. A CUE file with a package clause may yield none.
 //
 // # CUE packages
 //

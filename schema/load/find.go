@@ -1,6 +1,7 @@
 package load
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,9 +45,19 @@ func (f *finder) find(root *node) {
 	case f.isBody(root):
 		f.object(unflatten(root, placeOf(f.fileOf(root)).folder))
 	default:
+		before := f.yield()
 		f.inside(root, levels)
+		if f.yield() == before && !f.computes() {
+			f.fault(root.Pos, schema.CodeInvalid, sayEmpty)
+		}
 	}
 }
+
+// computes reports whether the file may hold values that are no objects and make
+// none: CUE may. Each document of another file may have been an object.
+func (f *finder) computes() bool { return path.Ext(f.main[0]) == ".cue" }
+
+func (f *finder) yield() int { return len(f.found.objects) + len(f.found.faults) }
 
 func (f *finder) fault(pos schema.Pos, code schema.Code, text string) {
 	f.found.faults = append(f.found.faults, fault{Pos: pos, Code: code, Text: text})
@@ -59,17 +70,45 @@ func (f *finder) inside(n *node, left int) {
 		switch {
 		case v.Kind == badNode && v.Text != "":
 			f.fault(v.Pos, schema.CodeInvalid, v.Text)
-		case v.has("kind") || v.has("metadata") && v.has("spec"):
+		case isOne(v):
 			f.object(v)
 		case left > 1:
 			f.inside(v, left-1)
+		default:
+			f.tooDeep(v)
 		}
 	}
 	for i := range n.Fields {
 		try(n.Fields[i].Value)
 	}
+	objects := !f.computes() && slices.ContainsFunc(n.Items, isOne)
 	for _, item := range n.Items {
+		if objects && !isOne(item) && item.Kind != badNode {
+			f.fault(item.Pos, schema.CodeInvalid, sayNotObject) // what stands among objects is meant to be one
+			continue
+		}
 		try(item)
+	}
+}
+
+// isOne reports whether a value inside another one is an object.
+func isOne(v *node) bool { return v.has("kind") || v.has("metadata") && v.has("spec") }
+
+// tooDeep finds the objects that lie deeper than objects are looked for: they are
+// not declared, and must not pass for removed.
+func (f *finder) tooDeep(n *node) {
+	look := func(v *node) {
+		if schema.Kind(v.text("kind")).Known() && v.has("metadata") {
+			f.fault(v.Pos, schema.CodeInvalid, sayTooDeep)
+			return
+		}
+		f.tooDeep(v)
+	}
+	for i := range n.Fields {
+		look(n.Fields[i].Value)
+	}
+	for _, item := range n.Items {
+		look(item)
 	}
 }
 
