@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,11 +58,21 @@ func (r *rig) evicted() (uids []string) {
 // say, one after the other, until the stop mark.
 func TestEvictionStopsAtTheStopMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := shelf(t, 9, 4).start()
+		r := shelf(t, 9, 4)
+		var going, most atomic.Int32
+		r.w.onEffect = func(name string) {
+			if strings.HasPrefix(name, "DeleteCopy ") {
+				most.Store(max(most.Load(), going.Add(1)))
+				time.Sleep(time.Second) // of the bubble's clock
+				going.Add(-1)
+			}
+		}
+		r.start()
 		defer r.stop()
 		r.assign(r.evictAll)
 		after(time.Minute)
 		require.Equal(t, []string{"u0", "u1"}, r.evicted())
+		require.Equal(t, int32(1), most.Load(), "one copy at a time")
 		require.Equal(t, int64(17), r.w.disk.FreeBytes)
 		require.Equal(t, CodeRefused, r.failure(schema.ActionEvictCopy).Code, "the others stay")
 		require.Contains(t, r.failure(schema.ActionEvictCopy).Message, "by this machine's own numbers")
@@ -116,6 +127,10 @@ func TestEvictionWhileAway(t *testing.T) {
 		require.Equal(t, []string{"u0", "u1"}, r.evicted())
 		r.w.set(func(*worldState) { r.w.disk.FreeBytes, r.w.disk.UsedBytes = 14, 86 })
 		after(time.Hour)
+		require.Len(t, r.evicted(), 2)
+		r.stop()
+		r.start() // that the stop mark was reached is not forgotten either
+		after(time.Minute)
 		require.Len(t, r.evicted(), 2)
 
 		r.assign(func(*schema.Assignment) {}) // back

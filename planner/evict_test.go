@@ -220,6 +220,48 @@ func TestEvictStopsAtTheStopMark(t *testing.T) {
 	})
 }
 
+// X-18, D-71: a worker that is being stopped uses its copy until it has ended, and
+// one of which nobody knows what it uses is waited for.
+func TestEvictionWaitsForWorkersThatAreStopped(t *testing.T) {
+	used := testNow.Add(-time.Hour)
+	scoped := testNS + ".hf"
+	m := &schema.MachineReport{Name: "gpu-01", State: schema.MachineUp, Exports: []schema.Export{}, Mounts: []schema.Mount{}, Workers: []schema.Worker{},
+		Filesystems: []schema.Filesystem{{MountPoint: "/nvme", ID: "fs", FreeBytes: 5, UsedBytes: 95}},
+		Copies:      []schema.Copy{{Drive: scoped, State: schema.CopyPresent, FSID: "fs", Folder: "/nvme/astraeus/drives/" + scoped, Bytes: 25, LastUsed: &used}}}
+	s := newSim(m)
+	s.desired = declare(t, "c1", frame+`
+---
+kind: Machine
+metadata: {name: gpu-01}
+spec: {data_location: {path: /nvme/astraeus}}
+---
+kind: Drive
+metadata: {name: hf}
+spec: {sources: [{node_scope: placed, path: "", mount_path: /cache}], evictable: true}
+`)
+	s.plan = Plan(s.input())
+	s.accepted, s.placed = Apply(s.accepted, s.placed, s.plan.Decisions)
+	uid := s.accepted.Objects[schema.Key{Kind: schema.KindDrive, Namespace: testNS, Name: "hf"}].UID
+	actions := func(workers ...schema.Worker) (list []string) {
+		m.Workers = append([]schema.Worker{}, workers...)
+		p := Plan(s.input())
+		for _, st := range p.Steps {
+			list = append(list, fmt.Sprintf("%s after %d", st.Action, len(st.After)))
+		}
+		return list
+	}
+	worker := func(state schema.WorkerState, uses ...schema.Use) schema.Worker {
+		return schema.Worker{Run: testNS + ".gone", RunUID: "r", Name: "gone-0", State: state, Uses: uses}
+	}
+	require.Equal(t, []string{"EvictCopy after 0"}, actions())
+	require.Equal(t, []string{"StopWorker after 0"}, actions(worker(schema.WorkerRunning, schema.Use{UID: uid})))
+	require.Equal(t, []string{"StopWorker after 0"}, actions(worker(schema.WorkerStuck, schema.Use{UID: uid})))
+	require.Equal(t, []string{"EvictCopy after 0"}, actions(worker(schema.WorkerFailed, schema.Use{UID: uid})))
+	require.Subset(t, []string{"StopWorker after 0", "EvictCopy after 1"}, actions(worker(schema.WorkerRunning)))
+	m.Workers = nil
+	require.Empty(t, Plan(s.input()).Steps, "unknown workers may use it")
+}
+
 // D-71, X-18: the planner plans by Evict, once, and not at all after it was done.
 func TestPlanAfterEvictingIsEmpty(t *testing.T) {
 	s := newSim(observe(t, `
