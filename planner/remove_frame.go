@@ -52,10 +52,16 @@ func (p *pass) machineBusy(name string) string {
 	}
 	// A machine that never reported and may keep no copies has nothing to lose.
 	spec := specOf[schema.MachineSpec](p, schema.Key{Kind: schema.KindMachine, Name: name})
-	if r == nil && spec != nil && spec.DataLocation != nil || r != nil && (r.Copies == nil || r.Workers == nil) {
+	if silent := neverReported(r); silent && spec != nil && spec.DataLocation != nil || !silent && (r.Copies == nil || r.Workers == nil) {
 		return machineUnknown(name)
 	}
 	return ""
+}
+
+// neverReported: nothing was heard of the machine itself; its state is the leader's.
+func neverReported(r *schema.MachineReport) bool {
+	return r == nil || r.BootID == "" && r.Sequence == 0 && r.Resources == nil && r.Filesystems == nil && r.DataLocations == nil &&
+		r.Copies == nil && r.Exports == nil && r.Mounts == nil && r.Workers == nil
 }
 
 // placedOn counts the workers that have their place on a machine.

@@ -29,6 +29,15 @@ func TestX28UnknownIsNotNone(t *testing.T) {
 	}
 }
 
+// One that never came up and has nothing to lose can be taken out again: X-28.
+func TestX28MachineThatNeverReported(t *testing.T) {
+	third := "---\nkind: Machine\nmetadata: {name: gpu-03}\nspec: {}\n"
+	s := settled(t, third)
+	s.machines["gpu-03"] = &schema.MachineReport{Name: "gpu-03", State: schema.MachineUnknown} // as the leader has it
+	p := s.next(t, "")
+	require.Len(t, p.Decisions.Remove, 1, planText(p))
+}
+
 // Nor does it change its org with workers that only the store knows of.
 func TestX28MachineWithPlacedWorkersKeepsItsOrg(t *testing.T) {
 	s := settled(t, "---\nkind: Run\nmetadata: {name: r}\nspec: {task_template: {command: sh, requested_resources: {machines: 2}}}\n")
