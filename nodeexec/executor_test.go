@@ -187,6 +187,24 @@ func TestStopThenUnbindThenDelete(t *testing.T) { // D-60, D-80, X-22
 	})
 }
 
+// A crash between moving a copy away and removing its record leaves the record:
+// it goes too, so that another drive can have that name., D-61
+func TestHalfDeletedCopyGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.w.state.Copies["u-cache"] = &schema.Copy{Drive: cache.Scoped(), UID: "u-cache", State: schema.CopyCreating}
+		r.start()
+		defer r.stop()
+		r.assign(func(a *schema.Assignment) {
+			a.Drives = map[string]string{ns: r.blob(schema.DriveList{Namespace: ns})}
+			a.Steps = []schema.Step{step(schema.ActionDeleteCopy, cache, schema.StepArgs{UID: "u-cache"})}
+		})
+		synctest.Wait()
+		require.Equal(t, []string{"DeleteCopy u-cache"}, r.w.log())
+		require.Empty(t, r.report().Copies)
+	})
+}
+
 func TestNothingDestructiveWithoutCompleteListings(t *testing.T) { // X-7, kubernetes#120150
 	for name, blind := range map[string]func(*world){
 		"engine": func(w *world) { w.incomplete = true },

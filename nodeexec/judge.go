@@ -134,7 +134,11 @@ func (s *situation) copyGone(step schema.Step) triState {
 	if !s.seen.copiesKnown || !s.seen.copies.Complete || s.copyHidden(step.Args.UID) {
 		return unknown
 	}
-	return known(s.seen.findCopy(step.Args.UID) == nil)
+	// Of a copy whose removal a crash cut short, the record alone is left. It
+	// would keep a later drive of that name from having a copy.
+	return known(!slices.ContainsFunc(s.seen.copies.Copies, func(c schema.Copy) bool {
+		return c.UID == step.Args.UID && c.State != schema.CopyTrash
+	}))
 }
 
 func (s *situation) exported(step schema.Step) triState {
