@@ -42,7 +42,7 @@ func present(t testing.TB, l CopyListing, uid string) schema.Copy {
 	return schema.Copy{}
 }
 
-func TestCopyLife(t *testing.T) { // D-2, D-41, D-70, X-2, X-8, X-17
+func TestCopyLife(t *testing.T) { // D-2, D-41, D-70, X-2, X-8, X-17, X-26
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	h := diskMachine(t, func(_ *Options, s *system) { s.now = func() time.Time { return now } })
 	c := h.copies(t)

@@ -70,3 +70,11 @@ func TestDisksStayAndHideNothing(t *testing.T) {
 	_, at = disks(roomConf{}, machineAt("gpu-01", "/lustre/ckpt/x"), driveAt("ckpt", schema.ScopeShared, "/lustre/ckpt"))
 	require.Empty(t, at, "no disk inside a shared filesystem")
 }
+
+// an agent's state is not in the default data folder, nor its work root.
+func TestAgentStateIsNoDataFolder(t *testing.T) {
+	require.Equal(t, "/var/lib/astraeus-agent", stateDir)
+	for _, own := range []string{stateDir, workRoot} {
+		require.False(t, schema.Overlaps(own, "/var/lib/astraeus"))
+	}
+}
