@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -198,4 +199,18 @@ func TestDriveStatus(t *testing.T) {
 	require.Len(t, c.Copies, 1)
 	require.Equal(t, "gpu-01", c.Copies[0].Machine)
 	require.EqualValues(t, 7, c.Copies[0].Bytes)
+}
+
+// D-91: numbers are as old as the oldest measurement that they sum up.
+func TestDriveSaysWhenItWasMeasured(t *testing.T) {
+	view := cluster()
+	view.Input.Observed.Machines[0].Measurements = []schema.Measurement{
+		{Drive: nsResearch + ".cache", Bytes: 7, Files: 1, Answers: 1, At: noon},
+		{Drive: nsResearch + ".cache", Source: 1, Bytes: 7, Files: 1, Answers: 1, At: noon.Add(-time.Hour)},
+	}
+	h := NewHandler(fixed{view: view}, nil)
+	cache := body[Drive](t, h, "/v1/drives/"+nsResearch+".cache")
+	require.NotNil(t, cache.Status.UsedBytes)
+	require.True(t, noon.Add(-time.Hour).Equal(*cache.Status.MeasuredAt))
+	require.Nil(t, body[Drive](t, h, "/v1/drives/"+nsResearch+".imagenet").Status.MeasuredAt)
 }

@@ -58,8 +58,10 @@ type DriveStatus struct {
 	UsedBytes *int64             `json:"used_bytes,omitempty"`
 	Files     *int64             `json:"files,omitempty"`
 	Answers   *int               `json:"answers,omitempty"`
-	Workers   int                `json:"workers"`
-	ManagedBy string             `json:"managed_by,omitempty"`
+	// MeasuredAt is when the oldest of the measurements was made that the numbers sum up.
+	MeasuredAt *time.Time `json:"measured_at,omitempty"`
+	Workers    int        `json:"workers"`
+	ManagedBy  string     `json:"managed_by,omitempty"`
 }
 
 // DriveUser is one live worker that uses a drive.
@@ -135,6 +137,9 @@ func (r *request) drive(o *schema.AcceptedObject) Drive {
 		State: v.State, Message: v.Message, Where: append([]string{}, v.Where...), UsedBytes: v.Used, Files: v.Files,
 		Answers: v.Answers, Workers: len(v.UsedBy), ManagedBy: v.Managed,
 	}
+	if v.Used != nil || v.Files != nil {
+		d.Status.MeasuredAt = r.measuredAt(o)
+	}
 	for _, u := range v.UsedBy {
 		d.UsedBy = append(d.UsedBy, DriveUser{r.ref(u.Run), u.Worker, u.Machine, u.Source, u.Mode, u.State})
 	}
@@ -145,6 +150,20 @@ func (r *request) drive(o *schema.AcceptedObject) Drive {
 		d.Copies = append(d.Copies, Copy{"", c.Machine, c.Folder, c.State, c.Bytes, c.Files, c.LastUsed, c.Filled})
 	}
 	return d
+}
+
+// measuredAt is the time of the oldest measurement of a drive, nil when none has one.
+func (r *request) measuredAt(o *schema.AcceptedObject) *time.Time {
+	var oldest *time.Time
+	for _, report := range r.reports {
+		for _, m := range report.Measurements {
+			own := m.UID == o.UID || m.UID == "" && m.Drive == o.Object.Key.Scoped()
+			if own && !m.At.IsZero() && (oldest == nil || m.At.Before(*oldest)) {
+				oldest = &m.At
+			}
+		}
+	}
+	return oldest
 }
 
 // ref names an object as the scope does: local names inside a workspace.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"astraeus.io/astraeus/schema"
+	"astraeus.io/astraeus/statusapi"
 )
 
 // Cells of tables. Unknown is an empty cell, which the table shows as "-".
@@ -25,7 +26,7 @@ func bytesCell(bytes int64) string {
 }
 
 func numberCell[T int | int64](n *T) string {
-	if n == nil {
+	if n == nil || *n < 0 { // -1 is unknown too
 		return ""
 	}
 	return strconv.FormatInt(int64(*n), 10)
@@ -36,6 +37,14 @@ func yesNo(yes bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+// workspaceOf is an object's workspace, "" for one that is in none.
+func workspaceOf(m statusapi.Metadata) string {
+	if m.Workspace == "" {
+		return ""
+	}
+	return workspaceCell(m.Org, m.Workspace)
 }
 
 func workspaceCell(org, workspace string) string {

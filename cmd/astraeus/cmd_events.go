@@ -44,8 +44,19 @@ func eventsCommand(env *environment) *cli.Command {
 			if err != nil {
 				return err
 			}
+			if word, name, ok := strings.Cut(query.Get("object"), "/"); ok {
+				kind, _ := schema.KindOfWord(word) // eventsQuery knows it
+				if name, err = server.named(c.Context, kind, name); err != nil {
+					return err
+				}
+				query.Set("object", word+"/"+name)
+			}
 			if c.Bool("follow") {
-				emit, err := env.emitter(c)
+				names, err := server.names(c.Context)
+				if err != nil {
+					return err
+				}
+				emit, err := env.emitter(c, names)
 				if err != nil {
 					return err
 				}
@@ -55,7 +66,11 @@ func eventsCommand(env *environment) *cli.Command {
 			if err != nil {
 				return err
 			}
-			listing, err := eventsListing(events)
+			names, err := server.names(c.Context)
+			if err != nil {
+				return err
+			}
+			listing, err := eventsListing(events, names)
 			if err != nil {
 				return err
 			}
@@ -95,29 +110,29 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-func eventsListing(events []schema.Event) (view.Listing, error) {
+func eventsListing(events []schema.Event, names view.Names) (view.Listing, error) {
 	value, err := itemsOf(events)
 	l := view.Listing{Columns: eventColumns, Value: value, Empty: "no events"}
 	for _, e := range events {
-		l.Rows = append(l.Rows, eventRow(e))
+		l.Rows = append(l.Rows, eventRow(e, names))
 	}
 	return l, err
 }
 
-var eventColumns = []view.Column{{Name: "AT"}, {Name: "TYPE"}, {Name: "OBJECT"}, {Name: "MACHINE"}, {Name: "COMMIT", Wide: true}, {Name: "MESSAGE"}}
+var eventColumns = []view.Column{{Name: "AT"}, {Name: "TYPE"}, {Name: "KIND"}, {Name: "OBJECT"}, {Name: "MACHINE"}, {Name: "COMMIT", Wide: true}, {Name: "MESSAGE"}}
 
-func eventRow(e schema.Event) view.Row {
+func eventRow(e schema.Event, names view.Names) view.Row {
 	message := e.Message
 	if e.Count > 1 {
 		message += fmt.Sprintf(" (%d times)", e.Count)
 	}
-	return view.Row{Ref: e.Object.String(), Cells: []string{
-		timeCell(&e.At), e.Type, e.Object.String(), e.Machine, view.Short(e.Commit), message,
+	return view.Row{Ref: e.Object.String(), Workspace: names[e.Object.Namespace], Cells: []string{
+		timeCell(&e.At), e.Type, e.Object.Kind.Word(), names.Name(e.Object), e.Machine, view.Short(e.Commit), message,
 	}}
 }
 
 // emitter writes one event a line.
-func (e *environment) emitter(c *cli.Context) (func(schema.Event) error, error) {
+func (e *environment) emitter(c *cli.Context, names view.Names) (func(schema.Event) error, error) {
 	out := e.out(c)
 	switch format := c.String("output"); format {
 	case "json":
@@ -127,14 +142,14 @@ func (e *environment) emitter(c *cli.Context) (func(schema.Event) error, error) 
 		return func(ev schema.Event) error { _, err := fmt.Fprintln(out, view.Plain(ev.Object.String())); return err }, nil
 	case "table", "wide":
 		return func(ev schema.Event) error {
-			cells := eventRow(ev).Cells
+			cells := eventRow(ev, names).Cells
 			for i := range cells {
 				if cells[i] = view.Plain(cells[i]); cells[i] == "" {
 					cells[i] = "-"
 				}
 			}
 			if format == "table" {
-				cells = append(cells[:4:4], cells[5])
+				cells = append(cells[:5:5], cells[6])
 			}
 			_, err := fmt.Fprintln(out, strings.Join(cells, "  "))
 			return err

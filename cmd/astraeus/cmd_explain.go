@@ -41,7 +41,15 @@ func explainCommand(env *environment) *cli.Command {
 				return out.Describe(commitDetail(s))
 			}
 			var x statusapi.Explanation
-			path := append([]string{"v1", "explain"}, strings.Split(id, "/")...)
+			parts := strings.Split(id, "/")
+			if kind, ok := schema.KindOfWord(parts[0]); ok && len(parts) > 2 { // KIND/ORG/WORKSPACE/NAME
+				name, err := server.named(c.Context, kind, strings.Join(parts[1:], "/"))
+				if err != nil {
+					return err
+				}
+				parts = []string{parts[0], name}
+			}
+			path := append([]string{"v1", "explain"}, parts...)
 			if err := server.get(c.Context, nil, &x, path...); err != nil {
 				return err
 			}

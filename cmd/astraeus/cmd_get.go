@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -70,7 +71,7 @@ func outputFlag(value string, formats []string) cli.Flag {
 }
 
 func workspaceFlag() cli.Flag {
-	return &cli.StringFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "only objects of the workspace `ORG/NAME`"}
+	return &cli.StringFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "only what is in the workspace `ORG/NAME`, or NAME where one org has it"}
 }
 
 func getCommand(env *environment) *cli.Command {
@@ -81,7 +82,7 @@ func getCommand(env *environment) *cli.Command {
 		Flags:     []cli.Flag{serverFlag(), outputFlag("table", view.ReadFormats), workspaceFlag()},
 		Action: func(c *cli.Context) error {
 			args := c.Args().Slice()
-			if len(args) == 1 && strings.Contains(args[0], "/") {
+			if len(args) == 1 && strings.Contains(args[0], "/") { // KIND/NAME
 				kind, name, _ := strings.Cut(args[0], "/")
 				args = []string{kind, name}
 			}
@@ -104,7 +105,11 @@ func getCommand(env *environment) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if listing, err = narrow(listing, c.String("workspace"), args[1:]); err != nil {
+			wanted, err := env.wanted(c, server, args)
+			if err != nil {
+				return err
+			}
+			if listing, err = narrow(listing, wanted); err != nil {
 				return err
 			}
 			return out.List(listing)
@@ -112,16 +117,33 @@ func getCommand(env *environment) *cli.Command {
 	}
 }
 
-// narrow keeps the rows of a workspace and of a name. Rows and items correspond.
-func narrow(l view.Listing, workspace string, name []string) (view.Listing, error) {
-	if workspace == "" && len(name) == 0 {
+// wanted is which rows of a listing are asked for: those of a workspace, and of a
+// name; "" for all.
+type wanted struct{ kind, workspace, name string }
+
+func (e *environment) wanted(c *cli.Context, server *client, args []string) (w wanted, err error) {
+	w.kind = args[0]
+	if c.IsSet("workspace") {
+		if w.workspace, err = server.workspace(c.Context, c.String("workspace")); err != nil {
+			return w, err
+		}
+	}
+	if len(args) > 1 {
+		w.name = args[1]
+		if kind, ok := schema.KindOfWord(w.kind); ok {
+			w.name, err = server.named(c.Context, kind, w.name)
+		}
+	}
+	return w, err
+}
+
+// narrow keeps the rows that are wanted. Rows and items correspond.
+func narrow(l view.Listing, w wanted) (view.Listing, error) {
+	if w.workspace == "" && w.name == "" {
 		return l, nil
 	}
-	keep := func(row view.Row) bool {
-		if workspace != "" && (len(row.Cells) == 0 || row.Cells[0] != workspace) {
-			return false
-		}
-		return len(name) == 0 || refNamed(row.Ref, name[0])
+	if kind, ok := schema.KindOfWord(w.kind); ok && w.workspace != "" && !kind.InWorkspace() {
+		return l, fmt.Errorf("a %s is in no workspace: leave --workspace out", kind.Word())
 	}
 	items, ok := l.Value.(items)
 	if !ok {
@@ -130,13 +152,13 @@ func narrow(l view.Listing, workspace string, name []string) (view.Listing, erro
 	out := view.Listing{Columns: l.Columns, Empty: l.Empty}
 	kept := items.none()
 	for i, row := range l.Rows {
-		if keep(row) {
+		if (w.workspace == "" || row.Workspace == w.workspace) && (w.name == "" || refNamed(row.Ref, w.name)) {
 			out.Rows = append(out.Rows, row)
 			kept = kept.with(items, i)
 		}
 	}
-	if len(name) > 0 && len(out.Rows) == 0 {
-		return l, fmt.Errorf("%q not found", name[0])
+	if w.name != "" && len(out.Rows) == 0 {
+		return l, fmt.Errorf("%q not found", w.name)
 	}
 	out.Value = kept
 	return out, nil
@@ -178,13 +200,36 @@ func describeCommand(env *environment) *cli.Command {
 			if err != nil {
 				return err
 			}
+			known, _ := schema.KindOfWord(kind) // listerOf knows it
+			if name, err = server.named(c.Context, known, name); err != nil {
+				return err
+			}
 			detail, err := l.one(c.Context, server, name)
 			if err != nil {
+				return err
+			}
+			if detail, err = withEvents(c.Context, server, detail); err != nil {
 				return err
 			}
 			return out.Describe(detail)
 		},
 	}
+}
+
+// eventsOfOne is how many of an object's events describe shows, the newest.
+const eventsOfOne = 10
+
+func withEvents(ctx context.Context, server *client, detail view.Detail) (view.Detail, error) {
+	events, err := all[schema.Event](ctx, server, url.Values{"object": {detail.Ref}}, "v1", "events")
+	if err != nil {
+		return detail, err
+	}
+	table := view.Table{Title: "Events", Header: []string{"AT", "TYPE", "MACHINE", "MESSAGE"}}
+	for _, e := range events[max(0, len(events)-eventsOfOne):] {
+		table.Rows = append(table.Rows, []string{timeCell(&e.At), e.Type, e.Machine, e.Message})
+	}
+	detail.Tables = append(detail.Tables, table)
+	return detail, nil
 }
 
 func kindAndName(args []string) (kind, name string, err error) {

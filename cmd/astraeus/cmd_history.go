@@ -28,6 +28,9 @@ func historyCommand(env *environment) *cli.Command {
 			if err != nil {
 				return err
 			}
+			if name, err = server.named(c.Context, kind, name); err != nil {
+				return err
+			}
 			records, err := all[schema.Record](c.Context, server, nil, "v1", "objects", kind.Word(), name, "history")
 			if err != nil {
 				return err

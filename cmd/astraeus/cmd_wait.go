@@ -63,6 +63,9 @@ func waitCommand(env *environment) *cli.Command {
 			if err != nil {
 				return err
 			}
+			if name, err = server.named(c.Context, kind, name); err != nil {
+				return err
+			}
 			w := waiting{server: server, kind: kind, name: name, state: state}
 			if err := w.until(c.Context, c.Duration("timeout"), waitEvery); err != nil {
 				return err

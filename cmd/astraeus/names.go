@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"astraeus.io/astraeus/cmd/astraeus/view"
@@ -45,6 +48,27 @@ func (c *client) names(ctx context.Context) (view.Names, error) {
 	return names, err
 }
 
+// workspace is one that was asked for: ORG/NAME, or NAME where one org has it.
+func (c *client) workspace(ctx context.Context, text string) (string, error) {
+	names, err := c.names(ctx)
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for _, name := range slices.Sorted(maps.Values(names)) {
+		if name == text || strings.HasSuffix(name, "/"+text) {
+			found = append(found, name)
+		}
+	}
+	switch {
+	case len(found) == 1 || len(found) > 1 && slices.Contains(found, text):
+		return found[0], nil
+	case len(found) > 1:
+		return "", fmt.Errorf("the workspace %q is in several orgs: %s", text, strings.Join(found, ", "))
+	}
+	return "", fmt.Errorf("there is no workspace %q; there are %s", text, strings.Join(slices.Sorted(maps.Values(names)), ", "))
+}
+
 // named takes an object's name as people see it, "acme/research/x", to the one
 // that the server knows it by. Other names are left alone.
 func (c *client) named(ctx context.Context, kind schema.Kind, name string) (string, error) {
@@ -61,7 +85,7 @@ func (c *client) named(ctx context.Context, kind schema.Kind, name string) (stri
 	}
 	namespace := names.Namespace(name[:at])
 	if namespace == "" {
-		return "", errors.New("there is no workspace " + name[:at])
+		return "", fmt.Errorf("workspace %s not found", name[:at])
 	}
 	return namespace + "." + name[at+1:], nil
 }

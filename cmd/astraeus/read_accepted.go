@@ -24,7 +24,7 @@ func acceptedLister(kind schema.Kind) lister {
 				Columns: []view.Column{{Name: "WORKSPACE"}, {Name: "NAME"}, {Name: "GENERATION"}, {Name: "COMMIT"}, {Name: "FILE"}, {Name: "UID", Wide: true}},
 			}
 			for _, o := range objects {
-				l.Rows = append(l.Rows, view.Row{Ref: o.Object.Key.String(), Cells: []string{
+				l.Rows = append(l.Rows, view.Row{Ref: o.Object.Key.String(), Workspace: workspaceOf(statusapi.MetadataOf(o)), Cells: []string{
 					ownerCell(o.Object), o.Object.Key.Name, numberCell(&o.Generation),
 					view.Short(o.Commit), o.Object.Origin.String(), o.UID,
 				}})
@@ -85,5 +85,6 @@ func acceptedDetail(o *schema.AcceptedObject) view.Detail {
 		Fields: append(metadataFields(o.Object.Key.Kind, statusapi.MetadataOf(o)),
 			view.Field{Name: "Generation", Value: numberCell(&o.Generation)},
 			view.Field{Name: "Held back", Value: holdText(held)}),
+		Tables: []view.Table{specTable(o.Object.Spec)},
 	}
 }

@@ -36,13 +36,13 @@ func refOf(kind schema.Kind, m statusapi.Metadata) string {
 func listDrives(ctx context.Context, c *client) (view.Listing, error) {
 	columns := []view.Column{ // D-90
 		{Name: "WORKSPACE"}, {Name: "NAME"}, {Name: "STATE"}, {Name: "WHERE"}, {Name: "USED"}, {Name: "FILES"},
-		{Name: "ANSWERS"}, {Name: "WORKERS"}, {Name: "NAMESPACE", Wide: true}, {Name: "MESSAGE", Wide: true},
+		{Name: "ANSWERS"}, {Name: "WORKERS"}, {Name: "MEASURED", Wide: true}, {Name: "NAMESPACE", Wide: true}, {Name: "MESSAGE", Wide: true},
 	}
 	return listing(ctx, c, "drives", columns, "no drives", func(d statusapi.Drive) view.Row {
 		s := d.Status
-		return view.Row{Ref: refOf(schema.KindDrive, d.Metadata), Cells: []string{
+		return view.Row{Ref: refOf(schema.KindDrive, d.Metadata), Workspace: workspaceOf(d.Metadata), Cells: []string{
 			workspaceCell(d.Metadata.Org, d.Metadata.Workspace), d.Metadata.Name, string(s.State), strings.Join(s.Where, ","),
-			sizeCell(s.UsedBytes), numberCell(s.Files), numberCell(s.Answers), strconv.Itoa(s.Workers), d.Metadata.Namespace, s.Message,
+			sizeCell(s.UsedBytes), numberCell(s.Files), numberCell(s.Answers), strconv.Itoa(s.Workers), ageCell(s.MeasuredAt), d.Metadata.Namespace, s.Message,
 		}}
 	})
 }
@@ -50,6 +50,10 @@ func listDrives(ctx context.Context, c *client) (view.Listing, error) {
 func oneDrive(ctx context.Context, c *client, name string) (view.Detail, error) {
 	var d statusapi.Drive
 	if err := c.get(ctx, nil, &d, "v1", "drives", name); err != nil {
+		return view.Detail{}, err
+	}
+	names, err := c.names(ctx)
+	if err != nil {
 		return view.Detail{}, err
 	}
 	s := d.Status
@@ -61,6 +65,7 @@ func oneDrive(ctx context.Context, c *client, name string) (view.Detail, error) 
 			view.Field{Name: "Used", Value: sizeCell(s.UsedBytes)},
 			view.Field{Name: "Files", Value: numberCell(s.Files)},
 			view.Field{Name: "Answers", Value: numberCell(s.Answers)},
+			view.Field{Name: "Measured", Value: timeCell(s.MeasuredAt)},
 			view.Field{Name: "Workers", Value: strconv.Itoa(s.Workers)},
 			view.Field{Name: "Managed by", Value: s.ManagedBy},
 			view.Field{Name: "Held back", Value: holdText(d.Refused)},
@@ -76,7 +81,7 @@ func oneDrive(ctx context.Context, c *client, name string) (view.Detail, error) 
 	}
 	users := view.Table{Title: "Used by", Header: []string{"RUN", "WORKER", "MACHINE", "STATE", "MODE"}}
 	for _, u := range d.UsedBy {
-		users.Rows = append(users.Rows, []string{u.Run, u.Worker, u.Machine, u.State, string(u.Mode)})
+		users.Rows = append(users.Rows, []string{names.Scoped(u.Run), u.Worker, u.Machine, u.State, string(u.Mode)})
 	}
 	copies := view.Table{Title: "Copies", Header: []string{"MACHINE", "STATE", "SIZE", "FILES", "LAST_USED", "FOLDER"}}
 	for _, cp := range d.Copies {
@@ -84,7 +89,7 @@ func oneDrive(ctx context.Context, c *client, name string) (view.Detail, error) 
 	}
 	mounts := view.Table{Title: "Network mounts", Header: claimHeader}
 	for _, m := range d.Claims {
-		mounts.Rows = append(mounts.Rows, claimCells(m))
+		mounts.Rows = append(mounts.Rows, claimCells(m, names))
 	}
 	detail.Tables = []view.Table{sources, users, copies, mounts}
 	return detail, nil
@@ -92,17 +97,24 @@ func oneDrive(ctx context.Context, c *client, name string) (view.Detail, error) 
 
 var claimHeader = []string{"DRIVE", "SOURCE", "FROM", "CLIENT", "STATE", "TRANSPORT", "MODE", "MESSAGE"}
 
-func claimCells(m statusapi.Claim) []string {
-	return []string{m.Drive, strconv.Itoa(m.Source), m.From, m.Client, string(m.State), string(m.Transport), string(m.Mode), m.Message}
+func claimCells(m statusapi.Claim, names view.Names) []string {
+	return []string{names.Scoped(m.Drive), strconv.Itoa(m.Source), m.From, m.Client, string(m.State), string(m.Transport), string(m.Mode), m.Message}
 }
 
 func listMounts(ctx context.Context, c *client) (view.Listing, error) {
+	names, err := c.names(ctx)
+	if err != nil {
+		return view.Listing{}, err
+	}
 	var columns []view.Column
 	for _, name := range claimHeader {
 		columns = append(columns, view.Column{Name: name})
 	}
+	columns = append(columns, view.Column{Name: "NAMESPACE", Wide: true})
 	return listing(ctx, c, "mounts", columns, "no network mounts", func(m statusapi.Claim) view.Row {
-		return view.Row{Ref: fmt.Sprintf("mount/%s-%d@%s", m.Drive, m.Source, m.Client), Cells: claimCells(m)}
+		namespace, _, _ := strings.Cut(m.Drive, ".")
+		return view.Row{Ref: fmt.Sprintf("mount/%s-%d@%s", m.Drive, m.Source, m.Client), Workspace: names[namespace],
+			Cells: append(claimCells(m, names), namespace)}
 	})
 }
 
@@ -135,6 +147,14 @@ func joinNonEmpty(sep string, parts ...string) string {
 		}
 	}
 	return strings.Join(kept, sep)
+}
+
+// ageCell is how long ago something was.
+func ageCell(t *time.Time) string {
+	if t == nil || t.IsZero() {
+		return ""
+	}
+	return time.Since(*t).Round(time.Second).String()
 }
 
 func timeCell(t *time.Time) string {

@@ -42,6 +42,10 @@ func oneMachine(ctx context.Context, c *client, name string) (view.Detail, error
 	if err := c.get(ctx, nil, &m, "v1", "machines", name); err != nil {
 		return view.Detail{}, err
 	}
+	names, err := c.names(ctx)
+	if err != nil {
+		return view.Detail{}, err
+	}
 	resources := resourceCells(m.Resources)
 	detail := view.Detail{
 		Ref: refOf(schema.KindMachine, m.Metadata), Value: m,
@@ -64,15 +68,15 @@ func oneMachine(ctx context.Context, c *client, name string) (view.Detail, error
 	}
 	copies := view.Table{Title: "Copies", Header: []string{"DRIVE", "STATE", "SIZE", "FILES", "LAST_USED", "FOLDER"}}
 	for _, cp := range m.Copies {
-		copies.Rows = append(copies.Rows, []string{cp.Drive, string(cp.State), bytesCell(cp.Bytes), numberCell(&cp.Files), timeCell(cp.LastUsed), cp.Folder})
+		copies.Rows = append(copies.Rows, []string{names.Scoped(cp.Drive), string(cp.State), bytesCell(cp.Bytes), numberCell(&cp.Files), timeCell(cp.LastUsed), cp.Folder})
 	}
 	workers := view.Table{Title: "Workers", Header: []string{"RUN", "WORKER", "STATE"}}
 	for _, w := range m.Workers {
-		workers.Rows = append(workers.Rows, []string{w.Run, w.Name, string(w.State)})
+		workers.Rows = append(workers.Rows, []string{names.Scoped(w.Run), w.Name, string(w.State)})
 	}
 	failures := view.Table{Title: "Failing steps", Header: []string{"ACTION", "OBJECT", "ATTEMPTS", "SINCE", "MESSAGE"}}
 	for _, f := range m.Failures {
-		failures.Rows = append(failures.Rows, []string{string(f.Action), f.Object.String(), strconv.Itoa(f.Attempts), timeCell(&f.Since), f.Message})
+		failures.Rows = append(failures.Rows, []string{string(f.Action), names.Object(f.Object), strconv.Itoa(f.Attempts), timeCell(&f.Since), f.Message})
 	}
 	problems := view.Table{Title: "Problems", Header: []string{"MESSAGE"}}
 	for _, p := range m.Problems {

@@ -25,7 +25,7 @@ func listRuns(ctx context.Context, c *client) (view.Listing, error) {
 				machines = append(machines, w.Machine)
 			}
 		}
-		return view.Row{Ref: refOf(schema.KindRun, r.Metadata), Cells: []string{
+		return view.Row{Ref: refOf(schema.KindRun, r.Metadata), Workspace: workspaceOf(r.Metadata), Cells: []string{
 			workspaceCell(r.Metadata.Org, r.Metadata.Workspace), r.Metadata.Name, string(r.Status.Phase),
 			strconv.Itoa(running) + "/" + strconv.Itoa(len(r.Status.Workers)), strconv.Itoa(r.Status.Attempt),
 			strings.Join(machines, ","), r.Metadata.Namespace, r.Status.Summary,
@@ -59,18 +59,22 @@ func oneRun(ctx context.Context, c *client, name string) (view.Detail, error) {
 	for _, why := range r.Status.Reasons {
 		reasons.Rows = append(reasons.Rows, []string{strconv.Itoa(max(1, why.Count)), string(why.Code), why.Message()})
 	}
-	detail.Tables = []view.Table{workers, reasons}
+	detail.Tables = []view.Table{workers, reasons, specTable(r.Spec)}
 	return detail, nil
 }
 
 func listVolumes(ctx context.Context, c *client) (view.Listing, error) {
+	names, err := c.names(ctx)
+	if err != nil {
+		return view.Listing{}, err
+	}
 	columns := []view.Column{
-		{Name: "NAMESPACE"}, {Name: "ID"}, {Name: "SHARED"}, {Name: "NODE"}, {Name: "CAPACITY_GB"}, {Name: "HOST_PATH"}, {Name: "NAME"},
+		{Name: "WORKSPACE"}, {Name: "ID"}, {Name: "SHARED"}, {Name: "NODE"}, {Name: "CAPACITY_GB"}, {Name: "HOST_PATH"}, {Name: "NAME"}, {Name: "NAMESPACE", Wide: true},
 	}
 	return listing(ctx, c, "volumes", columns, "no volumes", func(v statusapi.Volume) view.Row {
 		key := schema.Key{Kind: schema.KindVolume, Namespace: v.Namespace, Name: v.Name}
-		return view.Row{Ref: key.String(), Cells: []string{
-			v.Namespace, v.ID, yesNo(v.Shared), v.NodeID, strconv.FormatInt(v.CapacityGB, 10), v.HostPath, v.Name,
+		return view.Row{Ref: key.String(), Workspace: names[v.Namespace], Cells: []string{
+			names[v.Namespace], v.ID, yesNo(v.Shared), v.NodeID, strconv.FormatInt(v.CapacityGB, 10), v.HostPath, v.Name, v.Namespace,
 		}}
 	})
 }
@@ -99,5 +103,9 @@ func oneVolume(ctx context.Context, c *client, name string) (view.Detail, error)
 }
 
 func listEvents(ctx context.Context, c *client) (view.Listing, error) {
-	return listing(ctx, c, "events", eventColumns, "no events", eventRow)
+	names, err := c.names(ctx)
+	if err != nil {
+		return view.Listing{}, err
+	}
+	return listing(ctx, c, "events", eventColumns, "no events", func(e schema.Event) view.Row { return eventRow(e, names) })
 }

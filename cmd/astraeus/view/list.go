@@ -14,8 +14,9 @@ type Column struct {
 
 // Row of a listing. Ref is what -o name prints and other commands take.
 type Row struct {
-	Ref   string
-	Cells []string
+	Ref       string
+	Workspace string // "acme/research"; "" for what is in none
+	Cells     []string
 }
 
 // Listing is objects as rows, and Value as programs read them.
