@@ -11,11 +11,6 @@ import (
 // What to do about a hold, said beside its message: the words are free, what they
 // name must be right.
 
-// grantHint: a grant stands in the org's folder and names the workspace (D-20, X-30).
-func grantHint(o *schema.Object) string {
-	return fmt.Sprintf("let a HostPathGrant in orgs/%s/grants/ cover it for workspace %s", o.Org, o.Workspace)
-}
-
 // onlyLocationWaits: D-31.
 func onlyLocationWaits(machine string) string {
 	return "only spec.data_location waits and is looked at again by itself; the rest of machine " + machine + " is in force"

@@ -50,12 +50,12 @@ func (p *pass) judgeSource(o *schema.Object, spec, old *schema.DriveSpec, i int)
 	}
 	if src.Node != "" {
 		if m := p.machines[src.Node]; m == nil || m.org != o.Org {
-			return holdOf(o, field+".node", schema.CodeNotFound, machineNotFound(src.Node))
+			return holdOf(o, field+".node", schema.CodeNotFound, schema.MachineNotFound(src.Node))
 		}
 	}
 	if p.grantFor(scope{o.Org, o.Workspace}, src.Path).path == "" {
-		hold := holdOf(o, field+".path", schema.CodeHostAccessForbidden, hostPathForbidden(src.Path))
-		hold.Hint = grantHint(o)
+		hold := holdOf(o, field+".path", schema.CodeHostAccessForbidden, schema.HostPathForbidden(src.Path))
+		hold.Hint = schema.GrantHint(o.Org, o.Workspace)
 		return hold
 	}
 	h := hostPath{path: src.Path}

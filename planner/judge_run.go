@@ -233,7 +233,7 @@ func (p *pass) judgeHostPath(o *schema.Object, h hostPath) *schema.Hold {
 	}
 	if p.clusterSpec().VolumesNeedGrant && p.grantFor(where, path).path == "" {
 		hold := holdOf(o, field, schema.CodeHostAccessForbidden, pathNeedsGrant(path))
-		hold.Hint = grantHint(o)
+		hold.Hint = schema.GrantHint(o.Org, o.Workspace)
 		return hold
 	}
 	return nil

@@ -43,7 +43,7 @@ func (p *pass) judgeVolume(o *schema.Object, spec *schema.VolumeSpec, prev *sche
 	}
 	if !spec.Shared {
 		if m := p.machines[spec.NodeID]; m == nil || m.org != o.Org {
-			return holdOf(o, "spec.node_id", schema.CodeNotFound, machineNotFound(spec.NodeID))
+			return holdOf(o, "spec.node_id", schema.CodeNotFound, schema.MachineNotFound(spec.NodeID))
 		}
 	}
 	if hold := p.judgeHostPath(o, hostPath{path: spec.HostPath, machine: spec.NodeID, field: "spec.host_path"}); hold != nil {

@@ -43,11 +43,6 @@ func removedWords(a *schema.AcceptedObject) string {
 	return "removed"
 }
 
-// hostPathForbidden: D-20.
-func hostPathForbidden(path string) string {
-	return fmt.Sprintf("spec.sources[].path %q: this namespace may not use that path on the machines", path)
-}
-
 func sourceOutOfRange(drive string, index, n int) string {
 	return fmt.Sprintf("drive %s has %d source(s), there is no source %d", drive, n, index)
 }
@@ -91,8 +86,6 @@ func overlapsState(path string) string {
 func locationOverlaps(path, other string, by schema.Key) string {
 	return fmt.Sprintf("data location %s overlaps %s of %s", path, other, by)
 }
-
-func machineNotFound(name string) string { return fmt.Sprintf("machine %s not found", name) }
 
 // workspaceUndeclared is what the loader says of a folder that nothing declares (G-3).
 func workspaceUndeclared(ws schema.Key) string {

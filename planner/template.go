@@ -165,7 +165,7 @@ func (p *pass) useDrive(t *template, ref *schema.DatavolumeRef) {
 		u.bind.Grant = d.grants[u.source].path
 		if u.bind.Grant == "" {
 			// The grant was revoked: judged as a wait on the runs that use it (X-10, D-21).
-			t.fail(schema.ReasonForbidden, schema.ReasonArgs{Drive: ref.Name, Text: hostPathForbidden(src.Path)})
+			t.fail(schema.ReasonForbidden, schema.ReasonArgs{Drive: ref.Name, Text: schema.HostPathForbidden(src.Path)})
 		}
 	}
 	t.uses = append(t.uses, u)

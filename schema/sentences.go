@@ -270,6 +270,19 @@ func needMachines(reasons []Reason) bool {
 	return need
 }
 
+// MachineNotFound is what is said of a reference to a machine that the org does not have.
+func MachineNotFound(name string) string { return fmt.Sprintf("machine %s not found", name) }
+
+// HostPathForbidden is D-20's sentence.
+func HostPathForbidden(path string) string {
+	return fmt.Sprintf("spec.sources[].path %q: this namespace may not use that path on the machines", path)
+}
+
+// GrantHint says where a grant goes and whom it names (D-20, X-30).
+func GrantHint(org, workspace string) string {
+	return fmt.Sprintf("let a HostPathGrant in orgs/%s/grants/ cover it for workspace %s", org, workspace)
+}
+
 // WhyMessage is the sentence of a step's reason about an object or machine.
 func WhyMessage(code WhyCode, what string) string {
 	switch code {

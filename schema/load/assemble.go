@@ -179,6 +179,7 @@ func (a *assembly) finish() *schema.Desired {
 		a.checkDeclared(c)
 	}
 	a.refuseRepeated(list)
+	a.checkReferences(list)
 	for i := range list {
 		a.settle(d, &list[i])
 	}

@@ -17,12 +17,32 @@ func (r *reader) fail(field, text string) { r.failAs(schema.CodeInvalid, field, 
 // failAs is fail with a code and the whole message.
 func (r *reader) failAs(code schema.Code, field, message string) {
 	for _, w := range r.wrong {
-		if w == field || strings.HasPrefix(field, w) && strings.ContainsAny(field[len(w):len(w)+1], ".[") ||
-			strings.HasPrefix(w, field) && strings.ContainsAny(w[len(field):len(field)+1], ".[") {
+		if within(field, w) || within(w, field) {
 			return
 		}
 	}
 	r.add(code, field, r.d.loc.locate(field), message, "")
+}
+
+// failChoice reports a problem of several fields together, unless one of those
+// could not be read; that another field beside them is wrong hides nothing (G-4).
+func (r *reader) failChoice(field, text string, of ...string) {
+	for _, w := range r.wrong {
+		if within(field, w) {
+			return
+		}
+		for _, name := range of {
+			if within(w, field+"."+name) {
+				return
+			}
+		}
+	}
+	r.add(schema.CodeInvalid, field, r.d.loc.locate(field), field+": "+text, "")
+}
+
+// within reports whether a field is another one or lies in it.
+func within(field, outer string) bool {
+	return field == outer || strings.HasPrefix(field, outer) && strings.ContainsAny(field[len(outer):len(outer)+1], ".[")
 }
 
 // failIf reports a problem that a function of package schema put into words.

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"slices"
 	"strings"
 
 	"astraeus.io/astraeus/schema"
@@ -47,12 +48,14 @@ func (r *reader) checkNotPlaced(s *schema.DriveSpec) {
 }
 
 func (r *reader) checkSource(at string, src schema.DriveSource) {
-	for _, w := range r.wrong {
-		if w == at+".node_scope" {
-			return // the other fields cannot be judged without it
-		}
+	if src.MountPath != "" {
+		r.failIf(at+".mount_path", schema.ContainerPathProblem(src.MountPath))
 	}
 	switch {
+	case slices.Contains(r.wrong, at+".node_scope"):
+		// Whether the path is absolute and a node is needed cannot be known.
+		r.failIf(at+".path", schema.RelativePathProblem(strings.TrimLeft(src.Path, "/")))
+		return
 	case src.NodeScope == schema.ScopePlaced:
 		if src.Node != "" {
 			r.fail(at+".node", sayNodeEmpty)
@@ -65,9 +68,6 @@ func (r *reader) checkSource(at string, src schema.DriveSource) {
 	}
 	if src.NodeScope == schema.ScopeOneMachine && src.Node == "" {
 		r.fail(at+".node", sayNodeNeeded)
-	}
-	if src.MountPath != "" {
-		r.failIf(at+".mount_path", schema.ContainerPathProblem(src.MountPath))
 	}
 }
 

@@ -94,7 +94,7 @@ func (r *reader) checkDeletion(s *schema.DeletionSpec) {
 		targets++
 	}
 	if targets != 1 {
-		r.fail("spec", sayDeletionOne)
+		r.failChoice("spec", sayDeletionOne, "drive", "volume", "run", "replica_group", "endpoint", "model", "allow")
 	}
 	if s.Force && s.Drive == "" {
 		r.fail("spec.force", sayForceDrive)
@@ -126,7 +126,7 @@ func (r *reader) checkModel(s *schema.ModelSpec) {
 // checkEndpoint wants exactly one target (N-1).
 func (r *reader) checkEndpoint(s *schema.EndpointSpec) {
 	if (s.Run == "") == (s.ReplicaGroup == "") {
-		r.fail("spec", sayEndpointOne)
+		r.failChoice("spec", sayEndpointOne, "run", "replica_group")
 	}
 	for field, name := range map[string]string{"spec.run": s.Run, "spec.replica_group": s.ReplicaGroup} {
 		if name != "" {
@@ -141,7 +141,7 @@ func (r *reader) checkHealth(field string, h *schema.HealthCheck) {
 		return
 	}
 	if h.TCP == (h.HTTP != nil) {
-		r.fail(field, sayCheckOne)
+		r.failChoice(field, sayCheckOne, "tcp", "http")
 	}
 	if h.HTTP != nil && !strings.HasPrefix(h.HTTP.Path, "/") {
 		r.fail(field+".http.path", sayNotAbsolute)

@@ -15,7 +15,7 @@ func (r *reader) checkRun(s *schema.RunSpec) {
 	name := r.d.meta.Name
 	switch {
 	case s.TaskTemplate == nil && len(s.WorkerGroups) == 0:
-		r.fail("spec", sayRunNothing)
+		r.failChoice("spec", sayRunNothing, "task_template", "worker_groups")
 	case s.TaskTemplate != nil && len(s.WorkerGroups) > 0:
 		r.fail("spec.worker_groups", sayRunBoth)
 	}
@@ -164,7 +164,7 @@ func (r *reader) checkVolumeMount(field string, v schema.VolumeMount) {
 	case v.VolumeID != "" && v.Name != "":
 		r.fail(field+".name", sayMountBoth)
 	case v.VolumeID == "" && v.Name == "" && v.HostPath == "":
-		r.fail(field, sayMountWhat)
+		r.failChoice(field, sayMountWhat, "volume_id", "name", "host_path")
 	}
 	if v.VolumeID != "" && !volumeID.MatchString(v.VolumeID) {
 		r.fail(field+".volume_id", sayVolumeID)
