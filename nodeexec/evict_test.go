@@ -109,13 +109,15 @@ func TestEvictionWhileAway(t *testing.T) {
 		r.assign(func(*schema.Assignment) {})
 		after(10 * time.Second) // measured
 		r.a.online.Store(false)
-		r.w.set(func(*worldState) { r.w.disk.FreeBytes, r.w.disk.UsedBytes = 9, 91 })
-		r.w.onEffect = func(name string) {
-			if name == "DeleteCopy u1" {
-				r.cancel() // between the first and the second
+		r.w.set(func(*worldState) {
+			r.w.disk.FreeBytes, r.w.disk.UsedBytes = 9, 91
+			r.w.fail["DeleteCopy u1"] = errors.New("killed")
+			r.w.onEffect = func(name string) {
+				if name == "DeleteCopy u1" {
+					r.cancel() // between the first and the second
+				}
 			}
-		}
-		r.w.fail["DeleteCopy u1"] = errors.New("killed")
+		})
 		after(time.Minute)
 		require.NoError(t, <-r.done)
 		require.Equal(t, []string{"u0"}, r.evicted())

@@ -231,7 +231,10 @@ func (w *world) commitOn(parent string) {
 			continue
 		}
 		desired.Invalid[key] = o.Origin
-		desired.NotWhole[org+"/"+workspace] = o.Origin
+		// The first by name, not by the map's order: a seed repeats.
+		if pos, any := desired.NotWhole[org+"/"+workspace]; !any || o.Origin.File < pos.File {
+			desired.NotWhole[org+"/"+workspace] = o.Origin
+		}
 	}
 	w.repo.push(parent, desired)
 	w.tracef("commit %s on %s: %d objects, %d invalid", w.repo.head, parent, len(desired.Objects), len(desired.Invalid))
