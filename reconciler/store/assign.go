@@ -29,7 +29,7 @@ func (l *Leader) Assign(ctx context.Context, targets map[string]*schema.Assignme
 		if sameTarget(l.given[name], targets[name]) {
 			continue
 		}
-		given := reference(targets[name], l.state.Meta.Epoch)
+		given := ReferTo(targets[name], l.state.Meta.Epoch)
 		if old, ok := next[name]; ok && old.Hash == given.Hash && old.Epoch == given.Epoch {
 			continue
 		}
@@ -148,14 +148,17 @@ func sameTarget(old, a *schema.Assignment) bool {
 	return old != nil && reflect.DeepEqual(plain(old), plain(a))
 }
 
-// reference is what is kept of an assignment.
-func reference(a *schema.Assignment, epoch int64) Assigned {
+// ReferTo is what is kept of an assignment: references only.
+func ReferTo(a *schema.Assignment, epoch int64) Assigned {
 	out := Assigned{Epoch: epoch, Commit: a.Commit, Hash: schema.HashJSON(plain(a)), Blobs: a.BlobHashes()}
 	for _, c := range a.Copies {
 		out.Copies = append(out.Copies, c.UID)
 	}
-	for _, w := range a.Workers {
-		out.Workers = append(out.Workers, w.Name)
+	for _, m := range a.Mounts {
+		out.Mounts = append(out.Mounts, fmt.Sprintf("%s/%d", m.UID, m.Source))
+	}
+	for i := range a.Workers {
+		out.Workers = append(out.Workers, workerRef(&a.Workers[i]))
 	}
 	return out
 }

@@ -47,7 +47,8 @@ type Assigned struct {
 	Hash    string   `json:"hash"`
 	Blobs   []string `json:"blobs,omitempty"`
 	Copies  []string `json:"copies,omitempty"`  // drive uids
-	Workers []string `json:"workers,omitempty"` // worker names
+	Mounts  []string `json:"mounts,omitempty"`  // drive uid/source
+	Workers []string `json:"workers,omitempty"` // run/uid/generation/attempt/name
 	// Revision is the store's when this was written: what orders assignments (X-4).
 	Revision int64 `json:"-"`
 }

@@ -207,6 +207,7 @@ func (d *declared) change() {
 // settle makes files that a cluster can come to rest with.
 func (d *declared) settle() {
 	clear(d.invalid)
+	d.put(schema.KindHostPathGrant, schema.Metadata{Name: "data"}, &schema.HostPathGrantSpec{Workspace: workspace, Paths: []string{"/mnt", "/lustre", "/scratch"}})
 	for _, m := range d.w.machines {
 		d.put(schema.KindMachine, schema.Metadata{Name: m.name}, &schema.MachineSpec{Engine: schema.EngineProcess,
 			DataLocation: &schema.DataLocationSpec{Path: "/nvme/a"}})
@@ -231,10 +232,7 @@ func (w *world) commitOn(parent string) {
 			continue
 		}
 		desired.Invalid[key] = o.Origin
-		// The first by name, not by the map's order: a seed repeats.
-		if pos, any := desired.NotWhole[org+"/"+workspace]; !any || o.Origin.File < pos.File {
-			desired.NotWhole[org+"/"+workspace] = o.Origin
-		}
+		desired.NotWhole[org+"/"+workspace] = o.Origin
 	}
 	w.repo.push(parent, desired)
 	w.tracef("commit %s on %s: %d objects, %d invalid", w.repo.head, parent, len(desired.Objects), len(desired.Invalid))

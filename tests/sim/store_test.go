@@ -209,20 +209,19 @@ func (l *memLeader) Assign(_ context.Context, targets map[string]*schema.Assignm
 }
 
 func (l *memLeader) assign(name string, a *schema.Assignment) (changed bool, err error) {
-	plain := *a
-	plain.ClusterUID, plain.Epoch, plain.Revision, plain.Commit = "", 0, 0, ""
 	given, known := l.s.state.Assigned[name]
-	if hash := schema.HashJSON(plain); !known || given.Hash != hash {
+	if next := store.ReferTo(a, 1); !known || given.Hash != next.Hash {
 		if err := l.s.point(l); err != nil {
 			return false, err
 		}
 		l.s.revision++
-		given, changed = store.Assigned{Epoch: 1, Hash: hash, Revision: l.s.revision}, true
+		given, changed = next, true
+		given.Revision = l.s.revision
 		l.s.setAssigned(name, &given)
 		if l.s.issued[name] == nil {
 			l.s.issued[name] = map[int64]string{}
 		}
-		l.s.issued[name][given.Revision] = hash
+		l.s.issued[name][given.Revision] = given.Hash
 	}
 	a.ClusterUID, a.Epoch, a.Revision = clusterUID, 1, given.Revision
 	return changed, nil
