@@ -226,7 +226,8 @@ func (w *world) commit() {
 func (w *world) commitOn(parent string) {
 	d := w.declared
 	desired := &schema.Desired{Objects: map[schema.Key]*schema.Object{}, Invalid: map[schema.Key]schema.Pos{}, NotWhole: map[string]schema.Pos{}, Time: w.now}
-	for key, o := range d.objects {
+	for _, key := range slices.SortedFunc(maps.Keys(d.objects), schema.CompareKeys) {
+		o := d.objects[key]
 		if !d.invalid[key] {
 			desired.Objects[key] = o
 			continue
