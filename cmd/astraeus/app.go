@@ -56,6 +56,7 @@ func newApp(env *environment) *cli.App {
 		Suggest:        true,
 		Flags:          globalFlags(),
 		Commands:       commands(env),
+		Before:         checkGlobals,
 		Action:         noCommand,
 		OnUsageError:   usageError,
 		ExitErrHandler: func(*cli.Context, error) {}, // run decides the exit code
@@ -64,6 +65,14 @@ func newApp(env *environment) *cli.App {
 		prepare(c)
 	}
 	return app
+}
+
+// checkGlobals refuses values of the flags that every command has.
+func checkGlobals(c *cli.Context) error {
+	if mode := c.String("color"); !slices.Contains(colorModes, mode) {
+		return fmt.Errorf("--color %q: want %s", mode, strings.Join(colorModes, ", "))
+	}
+	return nil
 }
 
 // prepare gives every command the same answer to a flag that it does not know.
@@ -93,7 +102,7 @@ func commands(env *environment) []*cli.Command {
 
 func globalFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "color", Value: "auto", Usage: "colour: `WHEN` auto, always or never"},
+		&cli.StringFlag{Name: "color", Value: "auto", Usage: "colour: `WHEN` " + strings.Join(colorModes, ", ")},
 		&cli.StringFlag{Name: "diagnostics", Value: "text", Usage: "`FORMAT` of diagnostics: text, json, github or sarif"},
 	}
 }
@@ -124,24 +133,6 @@ func unknownWord(what, word, near string) error {
 		text += fmt.Sprintf("; did you mean %q?", near)
 	}
 	return errors.New(text)
-}
-
-// usageError explains a flag that cannot be used, without printing the whole help.
-func usageError(c *cli.Context, err error, _ bool) error {
-	const undefined = "flag provided but not defined: -"
-	name, ok := strings.CutPrefix(err.Error(), undefined)
-	if !ok {
-		return err
-	}
-	var known []string
-	for _, f := range slices.Concat(c.Command.Flags, globalFlags()) {
-		known = append(known, f.Names()...)
-	}
-	near := suggestion(name, known)
-	if near != "" {
-		near = "--" + near
-	}
-	return unknownWord("flag", "--"+strings.TrimLeft(name, "-"), near)
 }
 
 // suggestion is the known word nearest to a mistyped one, "" when none is near.

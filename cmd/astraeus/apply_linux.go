@@ -65,6 +65,7 @@ func (e *environment) apply(c *cli.Context) (err error) {
 	if err := e.mayApply(c, a.controller, commit, desired, saved); err != nil {
 		return err
 	}
+	fmt.Fprintf(e.stderr, "apply: machines connect at %s\n", machinesAt(c, dir))
 	return a.run(c.Context, c.Duration("timeout"))
 }
 
@@ -319,13 +320,24 @@ func (a *applying) note(s reconciler.Status, braked bool) (over bool, err error)
 	a.progress.Note(s.Plan.Steps)
 	err = a.out.Progress(view.Progress{
 		At: time.Now(), Commit: a.commit, Done: a.progress.Done(), Total: a.progress.Total(), Waiting: len(s.Plan.Waits),
-		Filling: a.filling(s.Plan.Steps),
+		Filling: a.filling(s.Plan.Steps), Machines: len(s.Machines), Away: away(s),
 	})
 	if braked {
 		return len(s.Plan.Steps) == 0, err
 	}
 	converged, _ := s.Converged(false)
 	return converged && (s.Head == a.commit || len(s.Plan.Holds) > 0), err
+}
+
+// away are the machines that are not connected.
+func away(s reconciler.Status) (names []string) {
+	for name, m := range s.Machines {
+		if !m.Connected {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // filling is what grows at the moment.

@@ -47,11 +47,26 @@ func arrange(app *cli.App, argv []string) []string {
 	for _, l := range levels {
 		out = append(append(out, l.name), l.words...)
 	}
+	if n := len(flags); n > 0 && flags[n-1].bare {
+		return bareLine(levels, flags[n-1])
+	}
 	args = append(args, rest...)
 	if slices.ContainsFunc(args, isFlag) {
 		out = append(out, "--")
 	}
 	return append(out, args...)
+}
+
+// bareLine is a command line that ends with a flag whose value is missing: an
+// argument that follows would be taken for it.
+func bareLine(levels []level, flag token) (out []string) {
+	for _, l := range levels {
+		out = append(out, l.name)
+		if knows(l.flags, flag.flag) {
+			return append(out, flag.text...)
+		}
+	}
+	return append(out, flag.text...)
 }
 
 // level is one command of the path and the flag words that belong to it.
@@ -66,6 +81,7 @@ type level struct {
 type token struct {
 	flag string
 	text []string
+	bare bool // it takes a value and has none
 }
 
 func tokenize(words []string, takesValue map[string]bool) (tokens []token, rest []string) {
@@ -80,9 +96,13 @@ func tokenize(words []string, takesValue map[string]bool) (tokens []token, rest 
 		}
 		name, _, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
 		t := token{flag: name, text: []string{word}}
-		if takesValue[name] && !hasValue && i+1 < len(words) {
-			i++
-			t.text = append(t.text, words[i])
+		if takesValue[name] && !hasValue {
+			if i+1 < len(words) {
+				i++
+				t.text = append(t.text, words[i])
+			} else {
+				t.bare = true
+			}
 		}
 		tokens = append(tokens, t)
 	}

@@ -51,15 +51,18 @@ const clusterFile = "cluster"
 // clusterName is --cluster, the name that this state directory was first used
 // for, or the one that the repository declares.
 func clusterName(ctx context.Context, c *cli.Context, dir string, first func(context.Context) (*schema.Desired, error)) (string, error) {
-	if name := c.String("cluster"); name != "" {
-		return name, nil
-	}
-	data, err := os.ReadFile(filepath.Join(dir, clusterFile))
-	if err == nil {
-		return strings.TrimSpace(string(data)), nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	given, file := c.String("cluster"), filepath.Join(dir, clusterFile)
+	data, err := os.ReadFile(file)
+	used := strings.TrimSpace(string(data))
+	switch {
+	case err == nil && given != "" && given != used:
+		return "", fmt.Errorf("--cluster %s: the state directory %s is of the cluster %s; give another --state", given, dir, used)
+	case err == nil:
+		return used, nil
+	case !errors.Is(err, fs.ErrNotExist):
 		return "", err
+	case given != "":
+		return given, writeFile(file, []byte(given+"\n"))
 	}
 	desired, err := first(ctx)
 	if err != nil {
@@ -127,13 +130,18 @@ func listen(ctx context.Context, c *cli.Context, dir string, controller *control
 	if address == "" {
 		return nil
 	}
+	for _, name := range []string{"link-cert", "link-key", "link-ca"} {
+		if c.String(name) == "" {
+			return fmt.Errorf("--link %s serves machines over the network, with certificates only: give --%s FILE", address, name)
+		}
+	}
 	certificate, err := tls.LoadX509KeyPair(c.String("link-cert"), c.String("link-key"))
 	if err != nil {
-		return fmt.Errorf("--link needs --link-cert and --link-key: %w", err)
+		return fmt.Errorf("--link-cert and --link-key: %w", err)
 	}
 	pool, err := authorities(c.String("link-ca"))
 	if err != nil {
-		return fmt.Errorf("--link needs --link-ca: %w", err)
+		return fmt.Errorf("--link-ca: %w", err)
 	}
 	tcp, err := config.Listen(ctx, "tcp", address)
 	if err != nil {

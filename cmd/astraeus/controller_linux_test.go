@@ -263,10 +263,16 @@ func TestServe(t *testing.T) {
 	code, _, errs = finish(t, "apply", "--repo", repo, "--state", state)
 	require.Equal(t, 1, code)
 	require.Contains(t, errs, "another controller uses")
+	code, _, errs = finish(t, "apply", "--repo", repo, "--state", state, "--cluster", "other")
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, "--cluster other: the state directory "+state+" is of the cluster lab")
 
 	code, log := s.stop(t, syscall.SIGTERM)
 	require.Equal(t, 0, code, log)
 	require.Contains(t, log, `"msg":"stopped"`)
+	require.Contains(t, log, `"machines":"unix:`+state+`/link.sock"`)
+	require.Regexp(t, `"msg":"commit planned","commit":"[0-9a-f]{40}","steps":0,"holds":\d+,"waits":0,"errors":0`, log)
+	require.Contains(t, log, `"msg":"machines","connected":0,"declared":1`)
 
 	// It starts again while the repository is away: an outage is not emptiness.
 	require.NoError(t, os.Rename(filepath.Join(repo, ".git", "refs"), filepath.Join(repo, ".git", "refs.away")))
@@ -287,7 +293,7 @@ func TestServeRefuses(t *testing.T) {
 	}{
 		{[]string{"--status", "0.0.0.0:0"}, "loopback only"},
 		{[]string{"--log-level", "loud"}, "unknown level"},
-		{[]string{"--link", "127.0.0.1:0"}, "--link needs --link-cert"},
+		{[]string{"--link", "127.0.0.1:0"}, "--link 127.0.0.1:0 serves machines over the network, with certificates only: give --link-cert FILE"},
 		{[]string{"--link-socket", "/" + strings.Repeat("x", 120)}, "shorter --link-socket"},
 		{[]string{"--etcd", "http://ada:hunter2@127.0.0.1:1"}, "credentials"},
 		{[]string{"extra"}, "serve takes no argument"},

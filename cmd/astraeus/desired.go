@@ -3,6 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -28,6 +32,9 @@ func (e *environment) repository(c *cli.Context) (*repository, error) {
 	text := c.String("repo")
 	if text == "" {
 		return nil, errors.New("--repo is empty: give a directory or a URL")
+	}
+	if c.IsSet("ref") && c.String("ref") == "" {
+		return nil, errors.New("--ref is empty: give a commit, a branch or a tag")
 	}
 	return &repository{text: text, env: e}, nil
 }
@@ -77,7 +84,19 @@ func (r *repository) desired(ctx context.Context, rev string) (*schema.Desired, 
 	if err != nil {
 		return nil, err
 	}
+	if !holdsCluster(snapshot.FS()) {
+		return nil, fmt.Errorf("%s holds no cluster: there is neither a cluster.cue nor a folder orgs; run this at the top of the repository, or give --repo", redact(r.text))
+	}
 	return r.env.loader.files(ctx, snapshot.FS(), snapshot.Commit, snapshot.Time)
+}
+
+// holdsCluster tells a repository from any other directory, in which nothing is
+// declared and everything would therefore be in order.
+func holdsCluster(files fs.FS) bool {
+	entries, err := fs.ReadDir(files, ".")
+	return err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { // an error is told by loading
+		return e.Name() == "orgs" || strings.HasPrefix(e.Name(), "cluster.")
+	})
 }
 
 // descends reports whether newer has older in its history. A commit that the

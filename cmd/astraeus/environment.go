@@ -30,6 +30,8 @@ func osEnvironment() *environment {
 	}
 }
 
+var colorModes = []string{"auto", "always", "never"}
+
 // colored decides on colour for one writer: --color wins, then NO_COLOR (set to
 // anything), then whether it is a terminal.
 func (e *environment) colored(mode string, w io.Writer) bool {

@@ -21,6 +21,11 @@ func labCommand(env *environment) *cli.Command {
 			&cli.StringFlag{Name: "status", Value: "127.0.0.1:0", Usage: "loopback `ADDRESS` of the status API"},
 			&cli.StringFlag{Name: "log-level", Value: "warn", Usage: "`LEVEL` of the controller's log: debug, info, warn, error"},
 		},
-		Action: env.lab,
+		Action: func(c *cli.Context) error {
+			if err := noArgs(c); err != nil {
+				return err
+			}
+			return env.lab(c)
+		},
 	}
 }

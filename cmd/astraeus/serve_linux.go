@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -57,12 +58,12 @@ func (e *environment) serve(c *cli.Context) (err error) {
 		return errors.Join(err, listener.Close())
 	}
 	defer func() { err = errors.Join(err, controller.Close()) }()
-	return e.runServer(c, controller, listener)
+	return e.runServer(c, dir, controller, listener)
 }
 
 // runServer runs controller and status API until SIGTERM or Ctrl-C, which is no
 // error, or until one of them fails.
-func (e *environment) runServer(c *cli.Context, controller *control.Controller, listener net.Listener) error {
+func (e *environment) runServer(c *cli.Context, dir string, controller *control.Controller, listener net.Listener) error {
 	log, err := e.logger(c)
 	if err != nil {
 		return errors.Join(err, listener.Close())
@@ -70,7 +71,10 @@ func (e *environment) runServer(c *cli.Context, controller *control.Controller, 
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM)
 	defer stop()
 	server := statusapi.NewServer(statusapi.NewHandler(controller.Source(), log), log)
-	log.Info("serving", "status", "http://"+listener.Addr().String(), "version", buildVersion(), "pid", os.Getpid())
+	log.Info("serving", "status", "http://"+listener.Addr().String(), "machines", machinesAt(c, dir), "version", buildVersion(), "pid", os.Getpid())
+	updates, cancel := controller.Reconciler.Subscribe()
+	defer cancel()
+	go logUpdates(log, updates)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return controller.Run(ctx) })
 	group.Go(func() error {
@@ -90,4 +94,36 @@ func (e *environment) runServer(c *cli.Context, controller *control.Controller, 
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// machinesAt is where machines reach a controller.
+func machinesAt(c *cli.Context, dir string) string {
+	at := "unix:" + socketPath(c, dir)
+	if address := c.String("link"); address != "" {
+		at += " and " + address + " with certificates"
+	}
+	return at
+}
+
+// logUpdates tells of each commit that was planned what came of it, and of
+// machines that came or went, until the channel is closed.
+func logUpdates(log *slog.Logger, updates <-chan reconciler.Update) {
+	commit, machines := "", [2]int{}
+	for u := range updates {
+		s := u.Status
+		if s.Commit != "" && s.Commit != commit && s.Plan.Commit == s.Commit {
+			commit = s.Commit
+			errors := 0
+			for _, d := range s.Diagnostics {
+				if d.Severity == schema.SeverityError {
+					errors++
+				}
+			}
+			log.Info("commit planned", "commit", commit, "steps", len(s.Plan.Steps), "holds", len(s.Plan.Holds), "waits", len(s.Plan.Waits), "errors", errors)
+		}
+		if now := [2]int{len(s.Machines) - len(away(s)), len(s.Machines)}; now != machines {
+			machines = now
+			log.Info("machines", "connected", now[0], "declared", now[1])
+		}
+	}
 }

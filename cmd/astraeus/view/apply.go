@@ -16,6 +16,9 @@ type Progress struct {
 	Total   int       `json:"total"` // steps
 	Waiting int       `json:"waiting"`
 	Filling []Filling `json:"filling,omitempty"`
+	// Machines is how many are declared, Away those of them that are not connected.
+	Machines int      `json:"machines,omitempty"`
+	Away     []string `json:"away,omitempty"`
 }
 
 // Filling is a copy that grows; Want is 0 when nobody knows.
@@ -92,6 +95,9 @@ func (m *meter) end() {
 	}
 }
 
+// mostAway is how many machines a line names.
+const mostAway = 5
+
 func progressLine(p Progress) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d of %s done", Short(p.Commit), p.Done, Count(p.Total, "step"))
@@ -107,6 +113,12 @@ func progressLine(p Progress) string {
 	}
 	if p.Waiting > 0 {
 		fmt.Fprintf(&b, ", %s", Count(p.Waiting, "wait"))
+	}
+	if away := len(p.Away); away > 0 {
+		fmt.Fprintf(&b, ", %d of %s connected; not %s", p.Machines-away, Count(p.Machines, "machine"), Plain(strings.Join(p.Away[:min(away, mostAway)], ", ")))
+		if more := away - mostAway; more > 0 {
+			fmt.Fprintf(&b, " and %d more", more)
+		}
 	}
 	return b.String()
 }

@@ -33,8 +33,14 @@ func NewDiagnostics(format, version string, out Out) (Diagnostics, error) {
 
 type textDiagnostics struct{ out Out }
 
+// mostDiagnostics is how many a person is shown at once.
+const mostDiagnostics = 200
+
 func (v textDiagnostics) Diagnostics(list []schema.Diagnostic) error {
-	for _, d := range list {
+	for i, d := range list {
+		if i == mostDiagnostics {
+			return v.out.printf("… and %s; --diagnostics json has all", Count(len(list)-i, "more diagnostic"))
+		}
 		where := Plain(d.Pos.String())
 		if where == "" {
 			where = "-"

@@ -237,6 +237,9 @@ func TestProgressLines(t *testing.T) {
 	}
 	require.Equal(t, 3, strings.Count(lines.String(), "\n"), "a line every ten seconds: %s", lines.String())
 	require.Contains(t, lines.String(), "3f9c2a7d41be: 0 of 4 steps done, model on gpu-01 5.00 GB of 10.0 GB, 1 wait\n")
+	p.At, p.Machines, p.Away = at.Add(time.Minute), 7, []string{"a", "b", "c", "d", "e", "f"}
+	require.NoError(t, v.Progress(p))
+	require.Contains(t, lines.String(), ", 1 of 7 machines connected; not a, b, c, d, e and 1 more\n")
 	require.NoError(t, v.Applied(Applied{Commit: p.Commit, Converged: true, Steps: 4}))
 	require.Equal(t, "ok: 3f9c2a7d41be applied, 4 steps\n", out.String())
 
