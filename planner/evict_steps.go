@@ -16,10 +16,10 @@ func (p *pass) evictCopies(s *site) {
 	in := p.evictInput(s)
 	for _, e := range Evict(in) {
 		d, c := p.driveUID[e.UID], s.m.seen.copies[e.UID]
-		// Only workers of which nobody knows what they use are among these stops: a
-		// copy of a known user is not chosen.
+		// It comes after no stop: what a worker uses that is being stopped, or may
+		// use, is not chosen before it has ended.
 		args := schema.StepArgs{UID: e.UID, Path: c.Folder}
-		id := p.step(s, schema.ActionEvictCopy, d.key, args, e.Why, "", edges{here: s.stopsOf(e.UID, -1)})
+		id := p.step(s, schema.ActionEvictCopy, d.key, args, e.Why, "", edges{})
 		s.made(schema.ActionEvictCopy, d.key.Scoped(), 0, id)
 	}
 }
