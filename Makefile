@@ -8,8 +8,11 @@ LAB    ?= .lab
 RACE   := $(if $(CI),-race,$(shell command -v $(or $(CC),cc) >/dev/null 2>&1 && echo -race))
 GOTEST  = $(GO) test $(RACE) -timeout 30m
 
+# `astraeus version` names the commit, also where the source has no history.
+COMMIT ?= $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
+
 build:
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/astraeus ./cmd/astraeus
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.commit=$(COMMIT)' -o bin/astraeus ./cmd/astraeus
 
 ## run: the whole cluster of examples/repo on this computer, once, without root
 run: build

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/urfave/cli/v2"
+
+	"astraeus.io/astraeus/cmd/astraeus/view"
 )
 
-// version may be set by the linker; otherwise the build's own information counts.
-var version string
+// version and commit may be set by the linker; otherwise the build's own
+// information counts.
+var version, commit string
 
 func buildVersion() string {
 	if version != "" {
@@ -22,6 +26,30 @@ func buildVersion() string {
 	return info.Main.Version
 }
 
+// buildCommit is the commit that the program was built from, "" when nobody knows.
+func buildCommit() string {
+	if commit != "" {
+		return commit
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	id, changed := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			id = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = "-dirty"
+		}
+	}
+	if id == "" {
+		return ""
+	}
+	return view.Short(id) + changed
+}
+
 func versionCommand(env *environment) *cli.Command {
 	return &cli.Command{
 		Name:  "version",
@@ -30,7 +58,8 @@ func versionCommand(env *environment) *cli.Command {
 			if err := noArgs(c); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(env.stdout, "astraeus %s %s %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(env.stdout, "astraeus %s commit %s %s %s/%s\n",
+				buildVersion(), cmp.Or(buildCommit(), "unknown"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}
