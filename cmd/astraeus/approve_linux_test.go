@@ -72,7 +72,7 @@ func TestApprove(t *testing.T) {
 	code, out, errs = finish(t, "explain", first, "--server", s.url)
 	require.Equal(t, 0, code, errs)
 	require.Regexp(t, `(?m)^State: +ok$`, out)
-	require.Regexp(t, `(?m)^ok +machine/gpu-01 +orgs/acme/machines/gpu-01.cue`, out)
+	require.Regexp(t, `(?m)^ok +machine +gpu-01 +orgs/acme/machines/gpu-01.cue`, out)
 	code, out, errs = finish(t, "wait", "machine/gpu-01", "--for", "Accepted", "--server", s.url)
 	require.Equal(t, 0, code, errs)
 	require.Equal(t, "machine/gpu-01 is Accepted\n", out)

@@ -38,7 +38,11 @@ func explainCommand(env *environment) *cli.Command {
 				if err := server.get(c.Context, nil, &s, "v1", "commits", id); err != nil {
 					return err
 				}
-				return out.Describe(commitDetail(s))
+				names, err := server.names(c.Context)
+				if err != nil {
+					return err
+				}
+				return out.Describe(commitDetail(s, names))
 			}
 			var x statusapi.Explanation
 			parts := strings.Split(id, "/")
@@ -53,7 +57,11 @@ func explainCommand(env *environment) *cli.Command {
 			if err := server.get(c.Context, nil, &x, path...); err != nil {
 				return err
 			}
-			return out.Describe(explainDetail(x))
+			names, err := server.names(c.Context)
+			if err != nil {
+				return err
+			}
+			return out.Describe(explainDetail(x, names))
 		},
 	}
 }
@@ -63,10 +71,10 @@ func commitID(id string) bool {
 	return len(id) == 40 && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-func commitDetail(s schema.CommitStatus) view.Detail {
-	objects := view.Table{Title: "Objects", Header: []string{"STATE", "OBJECT", "FILE", "CODE", "MESSAGE"}}
+func commitDetail(s schema.CommitStatus, names view.Names) view.Detail {
+	objects := view.Table{Title: "Objects", Header: []string{"STATE", "KIND", "OBJECT", "FILE", "CODE", "MESSAGE"}}
 	for _, o := range s.Objects {
-		objects.Rows = append(objects.Rows, []string{string(o.State), o.Object.String(), o.Pos.String(), string(o.Code), o.Message})
+		objects.Rows = append(objects.Rows, []string{string(o.State), o.Object.Kind.Word(), names.Name(o.Object), o.Pos.String(), string(o.Code), o.Message})
 	}
 	more := ""
 	if s.More > 0 {
@@ -82,13 +90,13 @@ func commitDetail(s schema.CommitStatus) view.Detail {
 	}
 }
 
-func explainDetail(x statusapi.Explanation) view.Detail {
+func explainDetail(x statusapi.Explanation, names view.Names) view.Detail {
 	ref := x.Object.String()
 	if x.Worker != "" {
 		ref += "/" + x.Worker
 	}
 	fields := []view.Field{
-		{Name: "Object", Value: x.Object.String()}, {Name: "Worker", Value: x.Worker}, {Name: "Step", Value: x.Step},
+		{Name: "Object", Value: names.Object(x.Object)}, {Name: "Worker", Value: x.Worker}, {Name: "Step", Value: x.Step},
 		{Name: "State", Value: strings.Join(x.States, ", ")},
 	}
 	if a := x.Accepted; a != nil {
@@ -110,22 +118,22 @@ func explainDetail(x statusapi.Explanation) view.Detail {
 	}
 	var owns []string
 	for _, key := range x.Owns {
-		owns = append(owns, key.String())
+		owns = append(owns, names.Object(key))
 	}
-	fields = append(fields, view.Field{Name: "Managed by", Value: x.ManagedBy.String()}, view.Field{Name: "Owns", Value: strings.Join(owns, ", ")})
-	return view.Detail{Ref: ref, Fields: fields, Value: x, Tables: explainTables(x)}
+	fields = append(fields, view.Field{Name: "Managed by", Value: names.Object(x.ManagedBy)}, view.Field{Name: "Owns", Value: strings.Join(owns, ", ")})
+	return view.Detail{Ref: ref, Fields: fields, Value: x, Tables: explainTables(x, names)}
 }
 
-func explainTables(x statusapi.Explanation) []view.Table {
+func explainTables(x statusapi.Explanation, names view.Names) []view.Table {
 	places := view.Table{Title: "Placement", Header: []string{"RUN", "WORKER", "MACHINE", "STATE", "SINCE", "OUTCOME"}}
 	for _, p := range x.Placements {
 		outcome := ""
 		if p.Outcome != nil {
 			outcome = joinNonEmpty(" ", string(p.Outcome.State), p.Outcome.Reason)
 		}
-		places.Rows = append(places.Rows, []string{p.Run.String(), p.Worker, p.Machine, string(p.State), timeCell(&p.Since), outcome})
+		places.Rows = append(places.Rows, []string{names.Name(p.Run), p.Worker, p.Machine, string(p.State), timeCell(&p.Since), outcome})
 	}
-	steps := view.Table{Title: "Steps", Header: []string{"STATE", "ID", "AFTER", "MACHINE", "ACTION", "OBJECT", "WHY"}}
+	steps := view.Table{Title: "Steps", Header: []string{"STATE", "ID", "AFTER", "MACHINE", "ACTION", "KIND", "OBJECT", "WHY"}}
 	for _, s := range x.Steps {
 		var after []string
 		for _, id := range s.After {
@@ -137,7 +145,7 @@ func explainTables(x statusapi.Explanation) []view.Table {
 		}
 		why := joinNonEmpty(" ", s.Args.Worker, s.Args.Path, from)
 		steps.Rows = append(steps.Rows, []string{
-			string(s.State), shortID(s.ID), strings.Join(after, ","), s.Machine, string(s.Action), s.Object.String(), joinNonEmpty("; ", why, s.Why.Message),
+			string(s.State), shortID(s.ID), strings.Join(after, ","), s.Machine, string(s.Action), s.Object.Kind.Word(), names.Name(s.Object), joinNonEmpty("; ", why, s.Why.Message),
 		})
 	}
 	waits := view.Table{Title: "Waits", Header: []string{"RUN", "WORKER", "MACHINE", "CODE", "REASON"}}
@@ -147,18 +155,18 @@ func explainTables(x statusapi.Explanation) []view.Table {
 			if machine == "" {
 				machine = strings.Join(r.Machines, ",")
 			}
-			waits.Rows = append(waits.Rows, []string{w.Run.String(), w.Worker, machine, string(r.Code), r.Message()})
+			waits.Rows = append(waits.Rows, []string{names.Name(w.Run), w.Worker, machine, string(r.Code), r.Message()})
 		}
 	}
-	failures := view.Table{Title: "Failing steps", Header: []string{"MACHINE", "ACTION", "OBJECT", "ATTEMPTS", "SINCE", "NEXT_AT", "MESSAGE"}}
+	failures := view.Table{Title: "Failing steps", Header: []string{"MACHINE", "ACTION", "KIND", "OBJECT", "ATTEMPTS", "SINCE", "NEXT_AT", "MESSAGE"}}
 	for _, f := range x.Failures {
 		failures.Rows = append(failures.Rows, []string{
-			f.Machine, string(f.Action), f.Object.String(), fmt.Sprint(f.Attempts), timeCell(&f.Since), timeCell(&f.NextAt), f.Message,
+			f.Machine, string(f.Action), f.Object.Kind.Word(), names.Name(f.Object), fmt.Sprint(f.Attempts), timeCell(&f.Since), timeCell(&f.NextAt), f.Message,
 		})
 	}
-	drift := view.Table{Title: "Drift", Header: []string{"MACHINE", "OBJECT", "MESSAGE"}}
+	drift := view.Table{Title: "Drift", Header: []string{"MACHINE", "KIND", "OBJECT", "MESSAGE"}}
 	for _, d := range x.Drift {
-		drift.Rows = append(drift.Rows, []string{d.Machine, d.Object.String(), d.Message})
+		drift.Rows = append(drift.Rows, []string{d.Machine, d.Object.Kind.Word(), names.Name(d.Object), d.Message})
 	}
 	events := view.Table{Title: "Events", Header: []string{"AT", "TYPE", "MACHINE", "MESSAGE"}}
 	for _, e := range x.Events {

@@ -124,7 +124,7 @@ func metadataFields(kind schema.Kind, m statusapi.Metadata) []view.Field {
 		{Name: "Name", Value: m.Name},
 		{Name: "Kind", Value: string(kind)},
 		{Name: "Workspace", Value: workspaceCell(m.Org, m.Workspace)},
-		{Name: "Namespace", Value: m.Namespace},
+		{Name: "Namespace", Value: m.Namespace, Wide: true},
 		{Name: "Owner", Value: m.Owner},
 		{Name: "UID", Value: m.UID},
 		{Name: "Declared in", Value: m.File},

@@ -74,9 +74,9 @@ func oneMachine(ctx context.Context, c *client, name string) (view.Detail, error
 	for _, w := range m.Workers {
 		workers.Rows = append(workers.Rows, []string{names.Scoped(w.Run), w.Name, string(w.State)})
 	}
-	failures := view.Table{Title: "Failing steps", Header: []string{"ACTION", "OBJECT", "ATTEMPTS", "SINCE", "MESSAGE"}}
+	failures := view.Table{Title: "Failing steps", Header: []string{"ACTION", "KIND", "OBJECT", "ATTEMPTS", "SINCE", "MESSAGE"}}
 	for _, f := range m.Failures {
-		failures.Rows = append(failures.Rows, []string{string(f.Action), names.Object(f.Object), strconv.Itoa(f.Attempts), timeCell(&f.Since), f.Message})
+		failures.Rows = append(failures.Rows, []string{string(f.Action), f.Object.Kind.Word(), names.Name(f.Object), strconv.Itoa(f.Attempts), timeCell(&f.Since), f.Message})
 	}
 	problems := view.Table{Title: "Problems", Header: []string{"MESSAGE"}}
 	for _, p := range m.Problems {

@@ -93,7 +93,7 @@ func oneVolume(ctx context.Context, c *client, name string) (view.Detail, error)
 		Ref: schema.Key{Kind: schema.KindVolume, Namespace: v.Namespace, Name: v.Name}.String(), Value: d,
 		Fields: []view.Field{
 			{Name: "Name", Value: v.Name}, {Name: "Kind", Value: string(schema.KindVolume)}, {Name: "ID", Value: v.ID},
-			{Name: "Namespace", Value: v.Namespace}, {Name: "Host path", Value: v.HostPath}, {Name: "Shared", Value: yesNo(v.Shared)},
+			{Name: "Namespace", Value: v.Namespace, Wide: true}, {Name: "Host path", Value: v.HostPath}, {Name: "Shared", Value: yesNo(v.Shared)},
 			{Name: "Node", Value: v.NodeID}, {Name: "Capacity", Value: strconv.FormatInt(v.CapacityGB, 10) + " GB"},
 			{Name: "Description", Value: v.Description}, {Name: "Owner", Value: v.Owner}, {Name: "In use", Value: yesNo(d.InUse)},
 			{Name: "Held back", Value: holdText(d.Refused)},

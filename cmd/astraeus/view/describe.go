@@ -5,8 +5,11 @@ import (
 	"unicode/utf8"
 )
 
-// Field is one line of a detail.
-type Field struct{ Name, Value string }
+// Field is one line of a detail. A wide one is shown by -o wide only.
+type Field struct {
+	Name, Value string
+	Wide        bool
+}
 
 // Table is one table of a detail.
 type Table struct {
@@ -32,7 +35,7 @@ type Describe interface {
 func NewDescribe(format string, out Out) (Describe, error) {
 	switch format {
 	case "table", "wide":
-		return humanDescribe{out}, nil
+		return humanDescribe{out, format == "wide"}, nil
 	case "name":
 		return nameDescribe{out}, nil
 	case "json", "yaml":
@@ -41,18 +44,21 @@ func NewDescribe(format string, out Out) (Describe, error) {
 	return nil, &FormatError{format, ReadFormats}
 }
 
-type humanDescribe struct{ out Out }
+type humanDescribe struct {
+	out  Out
+	wide bool
+}
 
 // Describe writes fields and then tables. Empty ones are left out.
 func (v humanDescribe) Describe(d Detail) error {
 	width := 0
 	for _, f := range d.Fields {
-		if f.Value != "" {
+		if v.shows(f) {
 			width = max(width, utf8.RuneCountInString(f.Name))
 		}
 	}
 	for _, f := range d.Fields {
-		if f.Value == "" {
+		if !v.shows(f) {
 			continue
 		}
 		pad := strings.Repeat(" ", width-utf8.RuneCountInString(f.Name))
@@ -73,6 +79,8 @@ func (v humanDescribe) Describe(d Detail) error {
 	}
 	return nil
 }
+
+func (v humanDescribe) shows(f Field) bool { return f.Value != "" && (v.wide || !f.Wide) }
 
 type nameDescribe struct{ out Out }
 
