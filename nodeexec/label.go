@@ -97,6 +97,8 @@ func stateOf(s runtime.Status) (schema.WorkerState, string) {
 
 func exitReason(s runtime.Status) string {
 	switch {
+	case s.Reason == runtime.ReasonRebooted:
+		return schema.RebootedReason // the controller goes by this one
 	case s.Reason != "":
 		return s.Reason
 	case s.Signal != "":

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"astraeus.io/astraeus/nodeexec/runtime"
 	"astraeus.io/astraeus/schema"
 )
 
@@ -212,4 +213,11 @@ func TestContentThatNothingNamesGoes(t *testing.T) { // X-35
 		require.Len(t, kept, 2, "the newest and the one before, which a pass may be at")
 		require.Len(t, r.a.blobs.mem, 2)
 	})
+}
+
+// An engine's reboot is what the controller takes for one: X-12.
+func TestRebootIsReportedAsOne(t *testing.T) {
+	state, reason := stateOf(runtime.Status{State: runtime.Exited, Reason: runtime.ReasonRebooted})
+	require.Equal(t, schema.WorkerFailed, state)
+	require.Equal(t, schema.RebootedReason, reason)
 }

@@ -231,6 +231,10 @@ const (
 	WorkerFailed    WorkerState = "Failed"
 )
 
+// RebootedReason is the Reason of a worker that a reboot of its machine ended: no
+// failure of the run's.
+const RebootedReason = "the machine rebooted"
+
 // Ended reports whether the worker will not run any more.
 func (s WorkerState) Ended() bool { return s == WorkerSucceeded || s == WorkerFailed }
 

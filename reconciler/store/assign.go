@@ -154,6 +154,9 @@ func ReferTo(a *schema.Assignment, epoch int64) Assigned {
 	for _, c := range a.Copies {
 		out.Copies = append(out.Copies, c.UID)
 	}
+	for _, l := range a.DataLocations {
+		out.Locations = append(out.Locations, l.Path)
+	}
 	for _, m := range a.Mounts {
 		out.Mounts = append(out.Mounts, fmt.Sprintf("%s/%d", m.UID, m.Source))
 	}

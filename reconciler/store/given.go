@@ -16,6 +16,9 @@ func (s *State) Given() map[string]*schema.Assignment {
 	out := make(map[string]*schema.Assignment, len(s.Assigned))
 	for name, given := range s.Assigned {
 		a := &schema.Assignment{Machine: name, Epoch: given.Epoch, Revision: given.Revision}
+		for _, path := range given.Locations {
+			a.DataLocations = append(a.DataLocations, schema.DataLocation{Path: path})
+		}
 		for _, uid := range given.Copies {
 			a.Copies = append(a.Copies, schema.CopyTarget{UID: uid})
 		}

@@ -44,11 +44,13 @@ type Assigned struct {
 	Epoch  int64  `json:"epoch"`
 	Commit string `json:"commit,omitempty"`
 	// Hash is of the assignment without epoch, revision and commit.
-	Hash    string   `json:"hash"`
-	Blobs   []string `json:"blobs,omitempty"`
-	Copies  []string `json:"copies,omitempty"`  // drive uids
-	Mounts  []string `json:"mounts,omitempty"`  // drive uid/source
-	Workers []string `json:"workers,omitempty"` // run/uid/generation/attempt/name
+	Hash   string   `json:"hash"`
+	Blobs  []string `json:"blobs,omitempty"`
+	Copies []string `json:"copies,omitempty"` // drive uids
+	Mounts []string `json:"mounts,omitempty"` // drive uid/source
+	// Locations are the data locations that the machine lists.
+	Locations []string `json:"locations,omitempty"`
+	Workers   []string `json:"workers,omitempty"` // run/uid/generation/attempt/name
 	// Revision is the store's when this was written: what orders assignments (X-4).
 	Revision int64 `json:"-"`
 }
