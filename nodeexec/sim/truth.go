@@ -149,3 +149,14 @@ func (m *Machine) Inside(dir, in uint64) bool {
 	n, top := m.net.nodes[dir], m.net.nodes[in]
 	return n != nil && top != nil && n.within(top)
 }
+
+// Used is the bytes of all files below a path, 0 where there is none.
+func (m *Machine) Used(p string) int64 {
+	defer m.lock()()
+	n := m.find(p)
+	if n == nil {
+		return 0
+	}
+	bytes, _ := n.bytes()
+	return bytes
+}

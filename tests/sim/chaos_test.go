@@ -29,6 +29,7 @@ var moves = []move{
 	{3, (*world).elect},
 	{1, (*world).faultStore},
 	{5, (*world).endWorker},
+	{2, (*world).work},
 	{1, (*world).faultMachine},
 	{1, (*world).faultDisk},
 	{1, func(w *world) { w.repo.broken = pick(w, []error{nil, errStore}) }},
@@ -120,6 +121,21 @@ func (w *world) endWorker() {
 		m.host.Finish(wk.ID, code)
 		w.count("worker exits")
 		w.tracef("%s: %s exits %d", m.name, wk.Spec.Hostname, code)
+	}
+}
+
+// work lets a worker write something where it may.
+func (w *world) work() {
+	m := pick(w, w.machines)
+	list := m.host.Workers()
+	if !m.power || len(list) == 0 {
+		return
+	}
+	wk := pick(w, list)
+	for _, mt := range wk.Mounts {
+		if name := fmt.Sprintf("out-%d", w.rng.IntN(3)); wk.Live() && !mt.ReadOnly && m.host.WriteIn(mt.Dir, name, int64(w.rng.IntN(300))) == nil {
+			w.count("worker writes")
+		}
 	}
 }
 

@@ -55,6 +55,8 @@ func (w *world) checkDelete(m *machine, e *sim.Effect) {
 	for key, a := range w.store.state.Accepted.Objects {
 		if spec, ok := driveSpec(a); a.UID == e.UID && (!ok || !spec.Evictable) {
 			w.failf("%s: the copy of %s, which is in force, is deleted", m.name, key)
+		} else if a.UID == e.UID && !m.now.short {
+			w.failf("%s: the copy of %s is evicted though there is room", m.name, key)
 		}
 	}
 }

@@ -61,6 +61,7 @@ type job struct {
 	since  time.Time
 	answer error              // what the effect answers when the job goes on
 	target *schema.Assignment // by which it began
+	short  bool               // of room, when it began
 	yield  func(*sim.Effect) bool
 }
 
@@ -178,6 +179,9 @@ func (m *machine) take(i int, keep bool) {
 		err := m.agent.Take(again(down))
 		m.w.tracef("%s takes revision %d: %s", m.name, down.Assignment.Revision, stepsText(down.Assignment.Steps))
 		m.tookTarget = true
+		for _, s := range down.Assignment.Steps {
+			m.w.count("told " + string(s.Action))
+		}
 		if err != nil {
 			s.close(err.Error())
 		}
@@ -208,7 +212,7 @@ func (m *machine) spawn(f func()) {
 func (m *machine) resume(j *job, answer error) {
 	m.alive(func() {
 		if j.target == nil {
-			j.target = m.agent.Target()
+			j.target, j.short = m.agent.Target(), m.shortOfRoom()
 		}
 		m.now, j.answer = j, answer
 		at, more := j.next()
@@ -218,6 +222,17 @@ func (m *machine) resume(j *job, answer error) {
 			m.jobs = slices.DeleteFunc(m.jobs, func(x *job) bool { return x == j })
 		}
 	})
+}
+
+// shortOfRoom: the data disk is nearly full, or copies exceed the limit (D-71).
+func (m *machine) shortOfRoom() bool {
+	for _, l := range m.agent.Target().DataLocations {
+		free, total := m.host.Free(l.Path)
+		if total > 0 && free*100 < 15*total || l.MaxBytes > 0 && m.host.Used(l.Path+"/drives") > l.MaxBytes {
+			return true
+		}
+	}
+	return false
 }
 
 // effect is called around everything that the agent does to its machine.
