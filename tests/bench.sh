@@ -3,4 +3,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 echo "machine: $(nproc) cores, load $(cut -d' ' -f1-3 /proc/loadavg), $(go version)"
+# The collector is set as the controller sets it for itself (cmd/astraeus/internal/control).
+export GOGC="${GOGC:-400}" GOMEMLIMIT="${GOMEMLIMIT:-900MiB}"
 go test -run '^$' -bench . -benchmem -timeout 60m -p 1 ${BENCH_PACKAGES:-./...} | grep -v 'no test files'

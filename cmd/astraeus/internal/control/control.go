@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"runtime/debug"
 
 	"google.golang.org/grpc"
 
@@ -80,6 +82,7 @@ func (c *Controller) Source() *Source { return c.source }
 // Run reconciles and keeps the view up to date until the context ends, which is
 // no error. Other errors are those that no waiting heals.
 func (c *Controller) Run(ctx context.Context) error {
+	relaxCollector()
 	ctx, stop := context.WithCancel(ctx)
 	watching := make(chan struct{})
 	go func() {
@@ -105,4 +108,22 @@ func (c *Controller) Close() error {
 		stop()
 	}
 	return c.Store.Close()
+}
+
+// A plan of a large cluster allocates some 400 MB in a burst and drops most of it:
+// collecting at every doubling would take a third of its time. The limit keeps the
+// controller below 1 GB all the same.
+const (
+	collectAtPercent = 400
+	memoryLimit      = 900 << 20
+)
+
+// relaxCollector leaves alone what the environment says.
+func relaxCollector() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAtPercent)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
 }
