@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 echo "machine: $(nproc) cores, load $(cut -d' ' -f1-3 /proc/loadavg), $(go version)"
+bench() { go test -run '^$' -bench . -benchmem -timeout 60m -p 1 "$@" | grep -v 'no test files'; }
 # The collector is set as the controller sets it for itself (cmd/astraeus/internal/control).
-export GOGC="${GOGC:-400}" GOMEMLIMIT="${GOMEMLIMIT:-900MiB}"
-go test -run '^$' -bench . -benchmem -timeout 60m -p 1 ${BENCH_PACKAGES:-./...} | grep -v 'no test files'
+GOGC=400 GOMEMLIMIT=900MiB bench ./planner
+bench $(go list ${BENCH_PACKAGES:-./...} | grep -v '/planner$')
