@@ -177,7 +177,11 @@ func (p *pass) allGone(r *run) bool {
 		if w.Outcome != nil || m == nil {
 			continue // a machine that was forgotten runs nothing of ours
 		}
-		if ended, known := m.seen.ended(idOfPlaced(r.placed, w)); !known || !ended || !m.up() {
+		id := idOfPlaced(r.placed, w)
+		if ended, known := m.seen.ended(id); !known || !ended || !m.up() {
+			return false
+		}
+		if !hasKey(m.seen.workers, id) && m.mayStart(id) {
 			return false
 		}
 	}
@@ -188,7 +192,7 @@ func (p *pass) allGone(r *run) bool {
 func (p *pass) forgetOlder(r *run) {
 	left := slices.DeleteFunc(slices.Clone(r.placed.OlderOn), func(name string) bool {
 		m := p.machines[name]
-		return m == nil || m.workersKnown() && !m.runsOlder(r.placed)
+		return m == nil || m.workersKnown() && !m.mayStartOlder(r.placed) && !m.runsOlder(r.placed)
 	})
 	if len(left) < len(r.placed.OlderOn) {
 		r.placed.OlderOn, r.changed = left, true
@@ -269,7 +273,7 @@ func (p *pass) restart(r *run, last *schema.PlacedWorker, failed bool) {
 			pl.Failures = 0
 		}
 		// Nobody knows an exit code after a reboot: that is no failure of the run.
-		counted = !failed || last.Outcome.ExitCode != nil || last.Outcome.Reason != reasonReboot
+		counted = !failed || last.Outcome.ExitCode != nil || last.Outcome.Reason != schema.RebootedReason
 	}
 	pl.NotBefore = time.Time{}
 	if counted {

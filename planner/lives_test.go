@@ -78,3 +78,20 @@ func TestX8TrashOfAnotherDiskIsNoRoom(t *testing.T) {
 		require.Equal(t, fits, len(p.Decisions.Place) == 1, "%s\n%s", folder, planText(p))
 	}
 }
+
+// A worker that a reboot ended starts again at once and counts for no failure: X-12.
+func TestX12RebootIsNoFailure(t *testing.T) {
+	for reason, failures := range map[string]int{schema.RebootedReason: 0, "ended while nobody watched": 1} {
+		s := settled(t, fmt.Sprintf(sizedRun, "1", 1))
+		for _, m := range s.machines {
+			for i := range m.Workers {
+				m.Workers[i].State, m.Workers[i].Reason, m.Workers[i].Ended = schema.WorkerFailed, reason, s.now
+			}
+		}
+		p := Plan(s.input())
+		require.Len(t, p.Decisions.Place, 1)
+		require.Equal(t, 1, p.Decisions.Place[0].Attempt)
+		require.Equal(t, failures, p.Decisions.Place[0].Failures, reason)
+		require.Equal(t, failures > 0, !p.Decisions.Place[0].NotBefore.IsZero())
+	}
+}

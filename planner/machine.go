@@ -16,7 +16,8 @@ type machine struct {
 	org    string
 	object *schema.AcceptedObject
 	spec   *schema.MachineSpec
-	seen   *sighting // nil when it was never heard of
+	seen   *sighting          // nil when it was never heard of
+	given  *schema.Assignment // what it was last assigned; nil for nothing
 	state  schema.MachineState
 
 	// Declared values win over observed ones (kinds.md).
@@ -118,6 +119,7 @@ func (p *pass) newMachine(a *schema.AcceptedObject, r *schema.MachineReport) *ma
 		m.state = cmp.Or(r.State, schema.MachineUnknown)
 		m.takeReport(r)
 	}
+	m.given = p.in.Given[m.name]
 	if spec.DataLocation != nil {
 		m.location = newPlace(spec.DataLocation, m.seen)
 	}
@@ -216,14 +218,14 @@ func under(parent, path string) bool {
 // formerLocations are the folders that still hold copies though new ones go
 // elsewhere (D-32): those the machine reports, and those its copies lie in.
 func formerLocations(m *machine) []string {
-	if m.seen == nil {
-		return nil
-	}
 	present := ""
 	if m.location != nil {
 		present = m.location.path
 	}
-	var list []string
+	list := m.givenLocations(present)
+	if m.seen == nil {
+		return list
+	}
 	for _, state := range m.seen.report.DataLocations {
 		if state.Path != present && (m.seen.copies == nil || !state.Mounted || m.seen.copiesUnder(state.Path)) {
 			list = append(list, state.Path)

@@ -13,6 +13,8 @@ type shortage struct {
 	reasons  []schema.Reason // whatever the machine; then t is nil
 	t        *template
 	have     int
+	gang     int  // workers of all its groups
+	placed   int  // of these, those that found a machine beside each other
 	replaces bool // older workers go on running meanwhile
 }
 
@@ -183,7 +185,7 @@ func (p *pass) gang(r *run, wanted []*template, before map[string]string) ([]sch
 				for _, c := range slices.Backward(taken) {
 					p.giveBack(c)
 				}
-				return nil, &shortage{t: t, have: i}
+				return nil, &shortage{t: t, have: i, gang: total, placed: len(workers)}
 			}
 			m.busy = true
 			c := p.take(m, t)

@@ -17,7 +17,13 @@ type Input struct {
 	Placed map[schema.Key]schema.Placement
 	// Observed holds the newest report of each machine, with State set by the leader.
 	Observed schema.Observed
-	Now      time.Time
+	// Given is what each machine was last assigned, also by an earlier leader: what may
+	// be on its way there though no report shows it yet. Of an assignment only
+	// Epoch, Revision, DataLocations, and the identities of Copies, Mounts and Workers
+	// are looked at.
+	// Nil for a machine: nothing is on its way.
+	Given map[string]*schema.Assignment
+	Now   time.Time
 	// Seed makes new uids: a uid is a hash of seed, commit, key and order, so that
 	// planning twice gives the same ones.
 	Seed string

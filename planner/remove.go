@@ -200,6 +200,7 @@ func (p *pass) bury(a *schema.AcceptedObject) {
 // exhume drops the tombstones of drives of which no machine has a copy any more
 // . A machine that was never heard of and has a data location may hold one.
 func (p *pass) exhume() {
+	p.exhumeLiving()
 	for _, uid := range sortedStrings(p.tombs) {
 		t := p.tombs[uid]
 		if slices.ContainsFunc(p.out.Decisions.Bury, func(b schema.Tombstone) bool { return b.UID == uid }) {
@@ -214,10 +215,26 @@ func (p *pass) exhume() {
 	}
 }
 
+// exhumeLiving drops the tombstones of drives that are in force: a leader that died
+// while it wrote a removal may leave them.
+func (p *pass) exhumeLiving() {
+	if len(p.in.Accepted.Tombstones) == 0 {
+		return
+	}
+	for _, key := range p.keysOf(schema.KindDrive) {
+		uid := p.objects[key].UID
+		if p.in.Accepted.Tombstones[uid] == nil {
+			continue
+		}
+		delete(p.tombs, uid)
+		p.out.Decisions.Exhume = append(p.out.Decisions.Exhume, uid)
+	}
+}
+
 // mayHold reports whether the machine may still hold bytes of a drive.
 func (m *machine) mayHold(uid string) bool {
 	if m.seen == nil || m.seen.copies == nil {
 		return m.location != nil || len(m.former) > 0
 	}
-	return m.seen.hasCopy(uid)
+	return m.seen.hasCopy(uid) || m.mayCopy(uid)
 }

@@ -236,9 +236,6 @@ func strayCopy(folder string) string {
 	return folder + " is a copy of no known drive and is left alone"
 }
 
-// reasonReboot is what an agent gives as the reason of a worker that a reboot ended.
-const reasonReboot = "the machine was restarted"
-
 func runEnded(name string, how schema.RunOutcome) string {
 	if how == schema.RunSucceeded {
 		return "run " + name + " has succeeded"

@@ -190,6 +190,8 @@ func (p *pass) afterUnmount(s *site, e *schema.Export, client string) edges {
 		return edges{} // forgotten, or nobody's address
 	case !c.m.up() || c.m.seen.mounts == nil:
 		return edges{blocked: true} // it may still be mounted there
+	case c.m.seen.mountOf(e.UID, e.Source) == nil && c.m.mayMount(e.UID, e.Source):
+		return edges{blocked: true} // it may be being mounted there
 	}
 	for i := range c.m.seen.mounts {
 		if m := &c.m.seen.mounts[i]; m.UID == e.UID && m.Source == e.Source && m.From == s.m.name {

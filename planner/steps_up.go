@@ -15,7 +15,7 @@ func (p *pass) prepare(s *site) {
 		id := sourceID{d.UID, d.Source}
 		seen := s.m.seen.paths[id]
 		there := seen.Exists && (seen.Path == "" || seen.Path == d.Path) // not the source's former path
-		if d.Create && need.dirs[id] && !there {
+		if d.Create && d.Grant != "" && need.dirs[id] && !there {
 			step := p.step(s, schema.ActionCreateDir, d.Drive, schema.StepArgs{UID: d.UID, Source: d.Source, Path: d.Path},
 				schema.WhyWorkerNeeds, need.who[id], edges{})
 			s.made(schema.ActionCreateDir, d.UID, d.Source, step)
@@ -112,7 +112,7 @@ func idOfTarget(w *schema.WorkerTarget) workerID {
 func (p *pass) exportClaims(s *site) {
 	for _, c := range s.exports {
 		e, right, known := p.exported(c)
-		if right || !known || len(c.way.client) == 0 {
+		if right || !known || len(c.way.client) == 0 || c.drive.grants[c.key.source].path == "" {
 			continue
 		}
 		why := schema.WhyClientNeeds
@@ -223,6 +223,7 @@ func (p *pass) beforeStart(s *site, r *run, w *schema.WorkerTarget) edges {
 		case schema.BindCopy:
 			p.afterCopy(s, b, &e)
 		case schema.BindDir:
+			e.blocked = e.blocked || b.Grant == "" // it was revoked (D-21)
 			if id := s.maker(schema.ActionCreateDir, b.UID, b.Source); id != "" {
 				e.here = append(e.here, id)
 			}
@@ -242,10 +243,27 @@ func (p *pass) beforeStart(s *site, r *run, w *schema.WorkerTarget) edges {
 			e.here = append(e.here, st.id)
 		}
 	}
-	if w.Attempt > 0 && p.unknownMachine(r) != nil || p.unknownOlder(r) != nil {
+	if w.Attempt > 0 && p.unknownMachine(r) != nil || p.unknownOlder(r) != nil || p.olderOnItsWay(r) {
 		e.blocked = true // an older worker may still run where nobody can look
 	}
 	return e
+}
+
+// olderOnItsWay reports whether a worker of an earlier attempt or generation was
+// assigned and may yet appear.
+func (p *pass) olderOnItsWay(r *run) bool {
+	if r.placed.Attempt == 0 && len(r.placed.OlderOn) == 0 {
+		return false // its first life
+	}
+	for i := range r.placed.Workers {
+		if m := p.machines[r.placed.Workers[i].Machine]; m != nil && m.mayStartOlder(r.placed) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(r.placed.OlderOn, func(name string) bool {
+		m := p.machines[name]
+		return m != nil && m.mayStartOlder(r.placed)
+	})
 }
 
 // givesUp reports whether a worker's resources were given to others already: its

@@ -76,6 +76,9 @@ func (p *pass) whyUnplaced(r *run, cache map[string][]schema.Reason) []schema.Re
 		return distinct(s.reasons)
 	default:
 		reasons := p.whyShort(r, cache)
+		if len(reasons) == 0 && s.gang > s.t.machines { // each group has room, not all of them together
+			return []schema.Reason{{Code: schema.ReasonTooFew, Count: 1, Args: schema.ReasonArgs{Need: int64(s.gang), Have: int64(s.placed)}}}
+		}
 		if s.t.machines > 1 && s.have > 0 {
 			few := schema.Reason{Code: schema.ReasonTooFew, Count: 1, Args: schema.ReasonArgs{Need: int64(s.t.machines), Have: int64(s.have)}}
 			reasons = append([]schema.Reason{few}, reasons...)

@@ -41,7 +41,7 @@ func (p *pass) whyNotRunning(r *run, w *schema.PlacedWorker) []schema.Reason {
 		}
 		return nil
 	}
-	unknown := r.placed.Attempt > 0 && p.unknownMachine(r) != nil || p.unknownOlder(r) != nil
+	unknown := r.placed.Attempt > 0 && p.unknownMachine(r) != nil || p.unknownOlder(r) != nil || p.olderOnItsWay(r)
 	if stops := p.work.stops[r.key.Scoped()]; (len(stops) > 0 || unknown) && !there {
 		return one(schema.ReasonStopping, schema.ReasonArgs{})
 	}

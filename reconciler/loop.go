@@ -27,6 +27,7 @@ type leading struct {
 	reports map[string]*schema.MachineReport
 	states  map[string]schema.MachineState
 	tracker tracker
+	given   map[string]*schema.Assignment // what machines were last assigned
 
 	healthy time.Time // since when writes work; zero while they fail
 	failing time.Time // since when they fail
@@ -44,7 +45,7 @@ func newLeading(r *Reconciler, decider Decider, state *store.State) *leading {
 		Reconciler: r, decider: decider, fetcher: newFetcher(&r.cfg, r.poke), notes: newNotes(r.poke),
 		roster: newRoster(state.Alive), state: state, reports: maps.Clone(state.Observed),
 		states: map[string]schema.MachineState{}, tracker: newTracker(state.Alive),
-		healthy: r.cfg.Now(), retry: newBackoff(100*time.Millisecond, 2*time.Second),
+		given: state.Given(), healthy: r.cfg.Now(), retry: newBackoff(100*time.Millisecond, 2*time.Second),
 	}
 	l.fetcher.head = state.Accepted.Head
 	return l
@@ -197,6 +198,7 @@ func (l *leading) decide(ctx context.Context, info *Pass) (plan schema.Plan, nex
 	if info.Assigned, err = l.decider.Assign(ctx, plan.Targets, plan.Blobs); err != nil {
 		return plan, 0, err
 	}
+	l.given = plan.Targets
 	l.cfg.Link.Publish(plan.Targets, plan.Blobs)
 	l.tracker.planned(plan.Steps)
 	return plan, l.nextDue(now, due), nil
@@ -247,7 +249,7 @@ func (l *leading) downAfter() time.Duration { return l.cluster().DownAfter.Std()
 func (l *leading) input(now time.Time) planner.Input {
 	in := planner.Input{
 		Accepted: l.state.Accepted, Placed: l.state.Placed, Now: now, Seed: l.cfg.Seed(),
-		Observed: schema.Observed{At: now, Machines: l.observed()},
+		Observed: schema.Observed{At: now, Machines: l.observed()}, Given: l.given,
 	}
 	l.found, l.judged = l.fetcher.newest(l.state.Accepted.Head)
 	switch desired := l.found.desired; {
