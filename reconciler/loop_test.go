@@ -450,3 +450,23 @@ func TestConfigIsChecked(t *testing.T) {
 	_, err := New(Config{})
 	require.ErrorContains(t, err, "are needed")
 }
+
+// a plan is told what each machine was last assigned.
+func TestPlanKnowsWhatWasAssigned(t *testing.T) {
+	in(t, func(t *testing.T) {
+		var given []map[string]*schema.Assignment
+		b := start(t, func(c *Config) {
+			c.Plan = func(in planner.Input) schema.Plan {
+				given = append(given, in.Given)
+				return fakePlan(in)
+			}
+		})
+		defer b.stop()
+		b.source.push("c1", machineObject("m1"), runObject("train"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Empty(t, given[0])
+		require.Equal(t, b.link.last(), given[len(given)-1])
+		require.Positive(t, given[len(given)-1]["m1"].Revision)
+	})
+}

@@ -20,7 +20,7 @@ import (
 
 var (
 	oneSeed = flag.Uint64("seed", 0, "replay this seed alone, with every move")
-	seeds   = flag.Uint64("seeds", 0, "how many seeds")
+	seeds   = flag.Uint64("seeds", 500, "how many seeds")
 	chaos   = flag.Int("chaos", 1500, "how many moves before the faults stop")
 )
 
