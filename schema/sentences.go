@@ -223,6 +223,9 @@ const MostInSummary = 6
 // Either every reason begins with its machines or, where each sentence names them
 // itself or all are about the place that a worker has, none does.
 func Summarize(reasons []Reason, limit int) string {
+	if len(reasons) == 1 && reasons[0].Count <= 1 {
+		return reasons[0].Message() // nearly every wait of a large plan
+	}
 	if limit <= 0 {
 		limit = len(reasons)
 	}
