@@ -4,10 +4,13 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -150,9 +153,28 @@ func ranOutOfMemory(dir string) bool {
 	return false
 }
 
-// removeCgroup is best effort: a directory with processes in it stays.
+// leaving bounds the wait for a process that has ended and is still being taken
+// out of its cgroup: a pidfd tells of its end a moment earlier.
+const leaving = 100 * time.Millisecond
+
+// removeCgroup is best effort: a directory with processes in it, or below it, stays.
 func removeCgroup(dir string) {
-	if dir != "" {
-		_ = unix.Rmdir(dir)
+	if dir == "" {
+		return
 	}
+	for until := time.Now().Add(leaving); errors.Is(unix.Rmdir(dir), unix.EBUSY); time.Sleep(time.Millisecond) {
+		if !emptyCgroup(dir) || time.Now().After(until) {
+			return
+		}
+	}
+}
+
+// emptyCgroup reports whether a cgroup lists no process and has none below it.
+func emptyCgroup(dir string) bool {
+	procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil || len(procs) > 0 {
+		return false
+	}
+	entries, err := os.ReadDir(dir)
+	return err == nil && !slices.ContainsFunc(entries, fs.DirEntry.IsDir)
 }
