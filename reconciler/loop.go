@@ -232,15 +232,28 @@ func (l *leading) judge(now time.Time) time.Time {
 	return due
 }
 
+// cluster is the settings in force, with defaults. While the cluster gets another
+// name there are two, of which the declared one counts, as it does for the planner.
 func (l *leading) cluster() *schema.ClusterSpec {
+	var keys []schema.Key
 	for key, object := range l.state.Accepted.Objects {
-		if key.Kind == schema.KindCluster && object.Object != nil {
-			return object.Object.Spec.(*schema.ClusterSpec)
+		if key.Kind == schema.KindCluster && object.UID != "" && object.Object != nil {
+			keys = append(keys, key)
 		}
 	}
+	slices.SortFunc(keys, schema.CompareKeys)
 	spec := &schema.ClusterSpec{}
+	if len(keys) > 0 {
+		key := keys[max(0, slices.IndexFunc(keys, l.declares))]
+		*spec = *l.state.Accepted.Objects[key].Object.Spec.(*schema.ClusterSpec)
+	}
 	spec.Normalize()
 	return spec
+}
+
+// declares reports whether the newest commit that was loaded declares an object.
+func (l *leading) declares(key schema.Key) bool {
+	return l.found.desired != nil && l.found.desired.Objects[key] != nil
 }
 
 func (l *leading) downAfter() time.Duration { return l.cluster().DownAfter.Std() }
