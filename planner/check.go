@@ -65,6 +65,8 @@ func whyMachine(t *template, m *machine) (schema.Reason, bool) {
 	switch {
 	case !m.up():
 		return whyAway(m), false
+	case m.leaving:
+		return schema.Reason{Code: schema.ReasonLeaving}, false
 	case !m.spec.IsSchedulable():
 		return schema.Reason{Code: schema.ReasonUnschedulable}, false
 	}

@@ -197,8 +197,17 @@ func (p *pass) endsForGood(pl *schema.Placement, w *schema.PlacedWorker) bool {
 	if !there || !seen.State.Ended() {
 		return false
 	}
-	policy := pl.Spec.RestartPolicy
+	policy := p.policyBefore(pl)
 	return policy == schema.RestartNever || policy == schema.RestartOnFailure && seen.State == schema.WorkerSucceeded
+}
+
+// policyBefore is the restart policy that was in force before this pass: it may have
+// changed since the workers were placed, and changes in place.
+func (p *pass) policyBefore(pl *schema.Placement) schema.RestartPolicy {
+	if a := p.in.Accepted.Objects[pl.Run]; inForce(a) && a.UID == pl.RunUID {
+		return a.Object.Spec.(*schema.RunSpec).RestartPolicy
+	}
+	return pl.Spec.RestartPolicy
 }
 
 // eachRef calls f for each drive reference of a worker, by the accepted names.

@@ -63,6 +63,7 @@ func (p *pass) settleRuns() {
 		p.queue = append(p.queue, r)
 	}
 	slices.SortFunc(p.queue, compareRuns)
+	p.markLeaving()
 	p.buildClasses()
 	p.reserveCopies()
 	for _, r := range p.queue {

@@ -35,6 +35,7 @@ type machine struct {
 	class    *class
 	keys     []poolKey
 	busy     bool // has a worker of the group that is being placed
+	leaving  bool // the commit removes it: it gets no worker any more
 	load     load
 }
 

@@ -28,6 +28,17 @@ func (p *pass) removeFrames() {
 	}
 }
 
+// markLeaving finds the machines that the commit removes. Their removal is judged
+// after placement, when it must not be held for a worker that was just placed there.
+func (p *pass) markLeaving() {
+	if p.in.Desired == nil {
+		return
+	}
+	for _, key := range p.leavingOf(schema.KindMachine) {
+		p.machines[key.Name].leaving = p.mayLeave(key)
+	}
+}
+
 // forget takes a removed machine out of the indexes; it gets no target any more.
 func (p *pass) forget(name string) {
 	delete(p.machines, name)

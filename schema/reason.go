@@ -22,6 +22,7 @@ const (
 	ReasonNotConnected     ReasonCode = "NOT_CONNECTED"     // the leader has not heard it
 	ReasonNotReported      ReasonCode = "NOT_REPORTED"      // has not reported its disks yet (D-31)
 	ReasonUnschedulable    ReasonCode = "UNSCHEDULABLE"
+	ReasonLeaving          ReasonCode = "LEAVING"           // the commit removes it
 	ReasonNoEngine         ReasonCode = "NO_ENGINE"
 	ReasonUnknownResources ReasonCode = "UNKNOWN_RESOURCES"
 	ReasonCPU              ReasonCode = "NOT_ENOUGH_CPU"

@@ -84,6 +84,9 @@ var reasonSentences = map[ReasonCode]func(Reason) string{
 		return "machine " + r.where() + " has not reported its disks yet"
 	},
 	ReasonUnschedulable: func(r Reason) string { return plural(r, "machine", "machines") + " set to schedulable: false" },
+	ReasonLeaving: func(r Reason) string {
+		return fmt.Sprintf("%s %s being removed", plural(r, "machine", "machines"), isOrAre(r))
+	},
 	ReasonNoEngine: func(r Reason) string {
 		if r.Args.Text != "" {
 			return fmt.Sprintf("%s: %s", plural(r, "machine", "machines"), r.Args.Text)
