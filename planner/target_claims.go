@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"slices"
 
 	"astraeus.io/astraeus/schema"
@@ -28,7 +29,9 @@ func (p *pass) finishClaims() {
 			return compareStrings(a.key.client, b.key.client)
 		})
 		for _, c := range s.exports {
-			s.a.Exports = append(s.a.Exports, c.export())
+			if len(c.way.client) > 0 { // nothing is exported to nobody knows whom (D-80)
+				s.a.Exports = append(s.a.Exports, c.export())
+			}
 		}
 	}
 }
@@ -40,10 +43,13 @@ func (p *pass) finishClaim(c *claim) {
 	if c.home == nil {
 		return
 	}
-	if c.home.seen != nil && c.client.seen != nil {
-		c.way, _ = wayBetween(c.home, c.client, c.drive.spec.Transport)
-	}
 	e, _, _ := p.exported(c)
+	if c.home.seen != nil && c.client.seen != nil {
+		problem := ""
+		if c.way, problem = wayBetween(c.home, c.client, c.drive.spec.Transport); problem != "" {
+			c.way = p.wayThere(c, e)
+		}
+	}
 	c.stale = e != nil && e.Path != "" && e.Path != c.drive.spec.Sources[c.key.source].Path
 	started := false
 	if c.client.seen != nil {
@@ -64,6 +70,32 @@ func (p *pass) finishClaim(c *claim) {
 			c.way.server = append(c.way.server, nonEmpty(m.Server)...)
 		}
 	}
+}
+
+// wayThere is the way that the claim is exported and mounted by already: what is
+// there stays when the machines no longer say how they are reached, but for
+// addresses that are not the client's (D-82).
+func (p *pass) wayThere(c *claim, e *schema.Export) (w way) {
+	if e == nil {
+		return w
+	}
+	own, clients := c.client.ownAddresses(), e.Clients
+	if len(clients) == 0 {
+		clients = nonEmpty(e.Client)
+	}
+	for _, a := range clients {
+		if slices.Contains(own, a) || len(own) == 0 && p.address[a] == "" {
+			w.client = append(w.client, a)
+		}
+	}
+	transport := e.Transport
+	if m := c.seen; m != nil && m.State == schema.MountBound && m.From == c.home.name {
+		transport, w.server = cmp.Or(m.Transport, transport), nonEmpty(m.Server)
+	}
+	if transport != "" {
+		w.transports = []schema.Transport{transport}
+	}
+	return w
 }
 
 func (c *claim) from() string {
