@@ -86,6 +86,8 @@ func (p *pass) accept() {
 	p.noteStored()
 	p.noteMachines()
 	p.noteFrames()
+	p.noteEndpoints()
+	p.noteEgress()
 }
 
 func (g *gate) declare(objects map[schema.Key]*schema.Object) {

@@ -87,7 +87,7 @@ func cloneRefusal(r *schema.Refusal) *schema.Refusal {
 }
 
 func clonePlacement(pl schema.Placement) schema.Placement {
-	pl.Workers, pl.OlderOn = slices.Clone(pl.Workers), slices.Clone(pl.OlderOn)
+	pl.Workers, pl.OlderOn, pl.Released = slices.Clone(pl.Workers), slices.Clone(pl.OlderOn), slices.Clone(pl.Released)
 	for i := range pl.Workers {
 		w := &pl.Workers[i]
 		w.GPUs = slices.Clone(w.GPUs)

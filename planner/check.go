@@ -230,7 +230,7 @@ func whyNoResources(t *template, m *machine) (schema.Reason, bool) {
 	l := &m.load
 	cpu, memory, gpus := t.cpu > 0 && l.cpu < t.cpu, t.memory > 0 && l.memory < t.memory, l.gpus < t.gpus
 	if !cpu && !memory && !gpus {
-		return schema.Reason{}, true
+		return whyNoAddress(t.network, m)
 	}
 	if !cpu && !memory {
 		return schema.Reason{Code: schema.ReasonGPUs, Args: schema.ReasonArgs{Need: int64(t.gpus), Have: int64(max(0, l.gpus))}}, false

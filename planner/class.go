@@ -107,6 +107,7 @@ func (p *pass) fits(t *template, f *fleet) uint64 {
 type fullKey struct {
 	cpu, memory int64
 	gpus        int
+	network     schema.NetworkMode
 }
 
 type fullGroup struct {
@@ -117,7 +118,7 @@ type fullGroup struct {
 // fullGroups groups a class by what is left of its machines. It is asked when
 // nothing is placed any more, so that its answers stay right.
 func (c *class) fullGroups(t *template) []fullGroup {
-	key := fullKey{t.cpu, t.memory, t.gpus}
+	key := fullKey{t.cpu, t.memory, t.gpus, t.network}
 	if got, ok := c.full[key]; ok {
 		return got
 	}

@@ -33,10 +33,8 @@ func (p *pass) expandReplicaGroups() {
 		for i := range spec.Replicas {
 			p.addExpanded(owner, memberKey(key, i), memberSpec(spec))
 		}
-		if spec.Port > 0 || spec.HealthCheck != nil {
-			p.addExpanded(owner, schema.Key{Kind: schema.KindEndpoint, Namespace: key.Namespace, Name: key.Name},
-				&schema.EndpointSpec{ReplicaGroup: key.Name, Port: spec.Port, HealthCheck: spec.HealthCheck})
-		}
+		p.addExpanded(owner, schema.Key{Kind: schema.KindEndpoint, Namespace: key.Namespace, Name: key.Name},
+			&schema.EndpointSpec{ReplicaGroup: key.Name, Port: spec.Port, HealthCheck: spec.HealthCheck})
 	}
 }
 
@@ -54,6 +52,7 @@ func memberSpec(spec *schema.ReplicaGroupSpec) *schema.RunSpec {
 func (p *pass) addExpanded(owner *schema.Object, key schema.Key, spec schema.Spec) {
 	if declared := p.gate.want(key); declared != nil {
 		hold := holdOf(declared, "metadata.name", schema.CodeNameTaken, nameTaken(key.Name, owner.Key))
+		hold.Hint = declaredAt(owner.Origin)
 		if key.Kind == schema.KindDrive { // D-43
 			hold = holdOf(declared, "metadata.name", schema.CodeDatavolumeManaged, driveManaged(key.Name, owner.Key))
 		}

@@ -122,6 +122,7 @@ func planText(p schema.Plan) string {
 	for _, key := range p.Decisions.Unplace {
 		line("unplace %s", key)
 	}
+	checksText(&b, p)
 	stepsText(&b, p)
 	for _, w := range p.Waits {
 		line("wait %s %s: %s", w.Run, cmp.Or(w.Worker, "(run)"), w.Summary)
@@ -143,6 +144,15 @@ func placementText(b *strings.Builder, pl schema.Placement) {
 			fmt.Fprintf(b, " %s", w.Outcome.State)
 		}
 		b.WriteString("\n")
+	}
+}
+
+func checksText(b *strings.Builder, p schema.Plan) {
+	for _, name := range sortedStrings(p.Targets) {
+		for _, c := range p.Targets[name].Checks {
+			fmt.Fprintf(b, "check on %s: %s %s at %s:%d%s every %s timeout %s failures %d\n", name, c.Endpoint, c.Worker, c.Address, c.Port, c.HTTPPath,
+				c.Every, c.Timeout, c.Failures)
+		}
 	}
 }
 

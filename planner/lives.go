@@ -64,6 +64,7 @@ func (p *pass) settleRuns() {
 	}
 	slices.SortFunc(p.queue, compareRuns)
 	p.markLeaving()
+	p.restAddresses()
 	p.buildClasses()
 	p.reserveCopies()
 	for _, r := range p.queue {
@@ -114,7 +115,11 @@ func (p *pass) settle(r *run) {
 }
 
 func (p *pass) unplace(r *run) {
-	p.out.Decisions.Unplace = append(p.out.Decisions.Unplace, r.key)
+	if left := p.vacated(r.placed); len(left) > 0 {
+		p.vacant[r.key] = schema.Placement{Run: r.key, Org: r.placed.Org, Workspace: r.placed.Workspace, Released: left}
+	} else {
+		p.out.Decisions.Unplace = append(p.out.Decisions.Unplace, r.key)
+	}
 	r.placed, r.current, r.stopping, r.changed = nil, nil, false, false
 }
 
@@ -198,6 +203,7 @@ func (p *pass) forgetOlder(r *run) {
 	if len(left) < len(r.placed.OlderOn) {
 		r.placed.OlderOn, r.changed = left, true
 	}
+	r.changed = p.stampReleased(r.placed) || r.changed
 }
 
 // runsOlder reports whether the machine lists a live worker of a run from before
@@ -260,6 +266,7 @@ func (p *pass) judgeLife(r *run) {
 
 func (p *pass) end(r *run, how schema.RunOutcome) {
 	r.placed.Outcome, r.changed = how, true
+	r.placed.Released = p.vacated(r.placed)
 	p.event(r.key, string(how), runEnded(r.key.Name, how))
 }
 

@@ -15,7 +15,7 @@ type load struct {
 	// planned are copies that are not there yet, by drive uid, with their hints.
 	planned  map[string]int64
 	reserved int64 // bytes still to come into copies of the present location
-	hosts    map[int]bool
+	hosts    hosts // addresses of the node network that are taken
 }
 
 func newLoad(m *machine) load {
@@ -151,7 +151,7 @@ func (p *pass) giveBack(c change) {
 		m.unplanCopy(uid)
 	}
 	if c.host > 0 {
-		delete(m.load.hosts, c.host)
+		m.load.hosts.give(c.host)
 	}
 	p.touched(m)
 }
@@ -168,7 +168,7 @@ func (p *pass) hold(m *machine, t *template, w *schema.PlacedWorker) {
 	m.load.cpu -= t.cpu
 	m.load.memory -= t.memory
 	if n := hostNumber(m.spec.NodeNetwork, w.Address); n > 0 {
-		m.takeHost(n)
+		m.load.hosts.take(n)
 	}
 	for i := range t.uses {
 		if u := &t.uses[i]; u.copied() && m.planCopy(u.drive.uid, u.drive.spec.SizeHintBytes) {
@@ -183,13 +183,6 @@ func (p *pass) release(m *machine, t *template, w *schema.PlacedWorker) {
 	m.load.cpu += t.cpu
 	m.load.memory += t.memory
 	p.touched(m)
-}
-
-func (m *machine) takeHost(n int) {
-	if m.load.hosts == nil {
-		m.load.hosts = map[int]bool{}
-	}
-	m.load.hosts[n] = true
 }
 
 // touched brings the pools that know the machine up to date.

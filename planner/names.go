@@ -173,8 +173,9 @@ func (p *pass) judgeNames(o *schema.Object) *schema.Hold {
 	}
 	var hold *schema.Hold
 	eachName(o, func(name string) {
-		if by, taken := p.gate.names.other(o, name); taken && hold == nil {
-			hold = holdOf(o, "metadata.name", schema.CodeNameTaken, nameTaken(name, by))
+		if by := p.gate.names.other(o, name); by != nil && hold == nil {
+			hold = holdOf(o, "metadata.name", schema.CodeNameTaken, nameTaken(name, ownerOf(by)))
+			hold.Hint = declaredAt(by.Origin)
 		}
 	})
 	return hold
@@ -212,22 +213,24 @@ func longestWorkers(run string, spec *schema.RunSpec) []string {
 	return list
 }
 
-// other is the owner of the object that has the name instead: one in force, or
-// another newcomer.
-func (t *nameTable) other(self *schema.Object, name string) (schema.Key, bool) {
+// other is the object of another owner that has the name instead, nil for none: one
+// in force, or another newcomer.
+func (t *nameTable) other(self *schema.Object, name string) *schema.Object {
 	h := nameHash(self.Key.Namespace, name)
 	if o := t.taken[h]; o != nil && hasName(o, name) {
-		return ownerOf(o), ownerOf(o) != ownerOf(self)
+		if ownerOf(o) == ownerOf(self) {
+			return nil
+		}
+		return o
 	}
 	if len(t.more[h]) == 0 {
-		return schema.Key{}, false // wanted by this one alone
+		return nil // wanted by this one alone
 	}
-	var first schema.Key
+	var first *schema.Object
 	for _, o := range append([]*schema.Object{t.wanted[h]}, t.more[h]...) {
-		by := ownerOf(o)
-		if by != ownerOf(self) && hasName(o, name) && (first == schema.Key{} || schema.CompareKeys(by, first) < 0) {
-			first = by
+		if ownerOf(o) != ownerOf(self) && hasName(o, name) && (first == nil || schema.CompareKeys(ownerOf(o), ownerOf(first)) < 0) {
+			first = o
 		}
 	}
-	return first, first != schema.Key{}
+	return first
 }

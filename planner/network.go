@@ -8,17 +8,42 @@ import (
 
 // networkOf is how a worker of a spec is on the network of a machine (N-8): on
 // the host's where the machine has RDMA, runs processes, or has no node network.
-func networkOf(spec *schema.RunSpec, m *machine) schema.NetworkMode {
-	if spec.Network != nil && spec.Network.Mode == schema.NetworkHost {
+func networkOf(mode schema.NetworkMode, m *machine) schema.NetworkMode {
+	if m.spec.Engine == schema.EngineProcess {
 		return schema.NetworkHost
 	}
-	if m.spec.NodeNetwork == "" || m.spec.Engine == schema.EngineProcess {
+	return namesOf(mode, m)
+}
+
+// namesOf is which names a worker looks up: those of the node network, at its
+// gateway, or the machine's (N-7, N-8). Process workers share their machine's
+// addresses and look names up as if they had one of the node network.
+func namesOf(mode schema.NetworkMode, m *machine) schema.NetworkMode {
+	switch {
+	case mode == schema.NetworkHost, m.spec.NodeNetwork == "":
 		return schema.NetworkHost
-	}
-	if len(m.rdma) > 0 && (spec.Network == nil || spec.Network.Mode == "") {
+	case len(m.rdma) > 0 && mode == "":
 		return schema.NetworkHost
 	}
 	return schema.NetworkNode
+}
+
+// modeOf is the network mode that a spec asks for, "" where it leaves that to the machine.
+func modeOf(spec *schema.RunSpec) schema.NetworkMode {
+	if spec.Network == nil {
+		return ""
+	}
+	return spec.Network.Mode
+}
+
+// gatewayOf is the address on which a machine serves names: the first of its /24
+// (N-3), "" without a node network.
+func (m *machine) gatewayOf() string {
+	network, err := netip.ParsePrefix(m.spec.NodeNetwork)
+	if err != nil || !network.Addr().Is4() {
+		return ""
+	}
+	return network.Masked().Addr().Next().String()
 }
 
 // firstHost is the first address that a worker may have: the gateway is .1 (N-3).
@@ -29,24 +54,27 @@ const (
 
 // addressFor gives a worker its address at placement, so that the leader's is
 // known before anything starts (N-8): its machine's, or a free one of the
-// machine's /24. The number is that of the node network, 0 for none.
-func (p *pass) addressFor(spec *schema.RunSpec, m *machine) (string, int) {
-	if networkOf(spec, m) == schema.NetworkHost {
-		return m.address, 0
-	}
+// machine's /24, which whyNoAddress has seen to. The number is that of the node
+// network, 0 for none.
+func (p *pass) addressFor(mode schema.NetworkMode, m *machine) (string, int) {
 	network, err := netip.ParsePrefix(m.spec.NodeNetwork)
-	if err != nil || !network.Addr().Is4() {
+	n := m.load.hosts.free()
+	if networkOf(mode, m) == schema.NetworkHost || err != nil || !network.Addr().Is4() || n == 0 {
 		return m.address, 0
 	}
-	for n := firstHost; n <= lastHost; n++ {
-		if !m.load.hosts[n] {
-			m.takeHost(n)
-			base := network.Masked().Addr().As4()
-			base[3] = byte(n)
-			return netip.AddrFrom4(base).String(), n
-		}
+	m.load.hosts.take(n)
+	base := network.Masked().Addr().As4()
+	base[3] = byte(n)
+	return netip.AddrFrom4(base).String(), n
+}
+
+// whyNoAddress: a machine whose node network is full takes no worker that needs an
+// address of it.
+func whyNoAddress(mode schema.NetworkMode, m *machine) (schema.Reason, bool) {
+	if networkOf(mode, m) == schema.NetworkHost || m.load.hosts.free() > 0 {
+		return schema.Reason{}, true
 	}
-	return m.address, 0
+	return schema.Reason{Code: schema.ReasonNoHostNumber, Args: schema.ReasonArgs{Text: m.spec.NodeNetwork}}, false
 }
 
 // hostNumber is the last byte of an address of the machine's node network, 0

@@ -46,6 +46,10 @@ type pass struct {
 	holdersNS map[string][]*schema.AcceptedObject // workspaces in force by namespace
 	spaced    *spaces
 
+	endpoints *endpoints
+	vacant    map[schema.Key]schema.Placement // runs that are gone, whose addresses rest (N-8)
+	rested    map[schema.Key]int              // how many of them the store holds for each
+
 	attempts map[attemptKey]int // newest attempt that a machine reports
 	address  map[string]string  // machines by each of their addresses
 	claims   map[claimKey]*claim
@@ -77,6 +81,7 @@ func newPass(in Input) *pass {
 	if p.in.Placed == nil {
 		p.in.Placed = placementsOf(in.Accepted, in.Observed.Placements)
 	}
+	p.splitVacant()
 	p.reports = newest(in.Observed.Machines)
 	p.gate = newGate()
 	p.out.Commit = in.Accepted.Head

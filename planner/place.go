@@ -43,6 +43,7 @@ func (p *pass) placeRuns() {
 	}
 	// What lost its last worker and got a place at once is only placed.
 	p.out.Decisions.Unplace = slices.DeleteFunc(p.out.Decisions.Unplace, func(key schema.Key) bool { return p.runs[key].placed != nil })
+	p.keepVacant()
 	for _, r := range p.queue {
 		if r.changed && r.placed != nil {
 			p.out.Decisions.Place = append(p.out.Decisions.Place, *r.placed)
@@ -98,8 +99,12 @@ func (p *pass) placeNew(r *run) {
 }
 
 func (p *pass) setPlacement(r *run, wanted []*template, workers []schema.PlacedWorker, attempt int) {
+	released := p.vacant[r.key].Released
+	if r.placed != nil {
+		released = p.vacated(r.placed)
+	}
 	r.placed = &schema.Placement{Run: r.key, RunUID: r.object.UID, Generation: r.object.Generation, Attempt: attempt,
-		Spec: r.spec, Org: r.where.org, Workspace: r.where.workspace, Workers: workers}
+		Spec: r.spec, Org: r.where.org, Workspace: r.where.workspace, Workers: workers, Released: released}
 	r.current, r.changed = wanted, true
 	p.event(r.key, "Placed", placedOn(workers))
 }
@@ -190,7 +195,7 @@ func (p *pass) gang(r *run, wanted []*template, before map[string]string) ([]sch
 			m.busy = true
 			c := p.take(m, t)
 			slot.Machine, slot.GPUs = m.name, slices.Clone(c.gpus)
-			slot.Address, c.host = p.addressFor(r.spec, m)
+			slot.Address, c.host = p.addressFor(t.network, m)
 			taken, workers = append(taken, c), append(workers, slot)
 		}
 		p.unbusy(taken[first:])

@@ -285,3 +285,32 @@ const fellBack = "mounted over TCP (RDMA did not work)"
 func sourceAway(source int, machine string, state schema.MachineState) string {
 	return fmt.Sprintf("source %d is on machine %s which is %s", source, machine, state)
 }
+
+func endpointNoTarget(behind schema.Key) string {
+	return fmt.Sprintf("%s %s does not exist: the endpoint has no address until it does", behind.Kind.Word(), behind.Name)
+}
+
+const egressOnHost = "workers on the host network keep their machine's resolver: the policy is not enforced"
+
+func egressOnHostOf(machine string) string {
+	return fmt.Sprintf("workers on machine %s are on the host network and keep its resolver: the policy is not enforced there", machine)
+}
+
+func egressShared(machine string) string {
+	return fmt.Sprintf("process workers on machine %s share its address and cannot be told apart: the policy is not enforced there", machine)
+}
+
+func declaredAt(pos schema.Pos) string {
+	return "it is declared at " + pos.String() + ": rename one of both"
+}
+
+const (
+	noBackend  = "none of its workers has a place"
+	noneReady  = "none of its workers is ready"
+	notRunning = "it is not running"
+	notChecked = "its health has not been checked yet"
+)
+
+func egressNoSpace(name string) string {
+	return fmt.Sprintf("the org has no workspace %s: nothing is allowed by it", name)
+}

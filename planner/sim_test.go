@@ -293,6 +293,9 @@ func (s *sim) checkPlan(before map[schema.Key]schema.Placement) {
 	s.checkCommitted()
 	s.checkRemovals()
 	for key, pl := range s.placed {
+		if pl.Vacant() {
+			continue
+		}
 		if spec := pl.Spec; len(pl.Workers) != len(slotsOf(key.Name, spec)) {
 			s.fail("%s is placed in part", key)
 		}
@@ -312,7 +315,7 @@ func (s *sim) checkRemovals() {
 	for _, r := range s.plan.Decisions.Remove {
 		for key, pl := range s.placed {
 			a := s.accepted.Objects[key]
-			if r.Key.Kind != schema.KindDrive || pl.Outcome != "" || a == nil || a.UID != pl.RunUID {
+			if r.Key.Kind != schema.KindDrive || pl.Vacant() || pl.Outcome != "" || a == nil || a.UID != pl.RunUID {
 				continue
 			}
 			for _, place := range placesOf(pl.Spec) {

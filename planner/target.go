@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -60,6 +61,7 @@ func (p *pass) buildTargets() {
 	}
 	p.driveLists()
 	p.sizeTargets()
+	p.endpoints = p.indexEndpoints()
 	for _, r := range p.queue {
 		if r.placed != nil && !r.stopping && r.placed.Outcome == "" {
 			p.targetRun(r)
@@ -79,8 +81,17 @@ func (p *pass) newSite(m *machine) *site {
 	return &site{m: m, a: &schema.Assignment{
 		Version: schema.AssignmentVersion, ClusterUID: p.in.Accepted.ClusterUID, Machine: m.name, Commit: p.out.Commit,
 		DataLocations: m.dataLocations(), Eviction: c.Eviction, MeasureEvery: c.MeasureEvery,
-		AllowedVolumePrefixes: slices.Clone(m.spec.AllowedVolumePrefixes),
+		AllowedVolumePrefixes: slices.Clone(m.spec.AllowedVolumePrefixes), Names: m.names(c.DNSDomain),
 	}}
+}
+
+// names says where the machine serves names, nil where it has no node network (N-3).
+func (m *machine) names(domain string) *schema.NamesTarget {
+	gateway := m.gatewayOf()
+	if gateway == "" {
+		return nil
+	}
+	return &schema.NamesTarget{Domain: domain, Gateway: gateway, Network: m.spec.NodeNetwork}
 }
 
 // sizeTargets makes room for each machine's workers at once.
@@ -123,7 +134,11 @@ func (p *pass) targetRun(r *run) {
 			Address: p.addressOf(pl, w), Network: networkNow(w, s.m), GPUs: w.GPUs,
 			CPUCores: t.share, MemoryBytes: t.memory, Mounts: p.bindsFor(s, t, w),
 		}
+		if namesOf(t.network, s.m) == schema.NetworkNode {
+			target.Resolver, target.Egress = s.m.gatewayOf(), p.egressOf(r)
+		}
 		s.a.Workers = append(s.a.Workers, target)
+		p.checksFor(s, r, &target)
 	}
 }
 
@@ -141,6 +156,7 @@ func (p *pass) leaderOf(pl *schema.Placement) string {
 	return ""
 }
 
+// networkNow is the network that a placed worker is on: its address was given with it.
 func networkNow(w *schema.PlacedWorker, m *machine) schema.NetworkMode {
 	if hostNumber(m.spec.NodeNetwork, w.Address) > 0 {
 		return schema.NetworkNode
@@ -149,13 +165,21 @@ func networkNow(w *schema.PlacedWorker, m *machine) schema.NetworkMode {
 }
 
 // addressOf is a worker's address: the one given at placement on the node
-// network, else its machine's newest.
-func (p *pass) addressOf(_ *schema.Placement, w *schema.PlacedWorker) string {
+// network, else its machine's newest. A state file may leave out what was given;
+// the machine's report says it then.
+func (p *pass) addressOf(pl *schema.Placement, w *schema.PlacedWorker) string {
 	m := p.machines[w.Machine]
-	if m == nil || hostNumber(m.spec.NodeNetwork, w.Address) > 0 || m.address == "" {
+	if m == nil || hostNumber(m.spec.NodeNetwork, w.Address) > 0 {
 		return w.Address
 	}
-	return m.address
+	seen := ""
+	if m.seen != nil {
+		seen = m.seen.workers[idOfPlaced(pl, w)].Address
+	}
+	if hostNumber(m.spec.NodeNetwork, seen) > 0 {
+		return seen
+	}
+	return cmp.Or(m.address, w.Address, seen)
 }
 
 // bindsFor resolves a template's mounts on a machine and puts what they stand
@@ -330,6 +354,7 @@ func (s *site) sort() {
 		}
 		return x.Rank - y.Rank
 	})
+	slices.SortFunc(a.Checks, compareChecks)
 	for i := range a.Workers {
 		w := &a.Workers[i]
 		s.wanted[workerID{w.RunUID, w.Generation, w.Attempt, w.Name}] = i

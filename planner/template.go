@@ -58,7 +58,8 @@ type template struct {
 	hash     string              // of its blob, set when it is first assigned
 	binds    []schema.BindTarget // its mounts, where every machine has the same
 
-	cpu, memory int64 // of one worker; cpu in millicores
+	network     schema.NetworkMode // that it asks for
+	cpu, memory int64              // of one worker; cpu in millicores
 	gpus        int
 	share       float64 // of one worker, in cores
 
@@ -100,7 +101,7 @@ func (p *pass) templateOf(run schema.Key, where scope, spec *schema.RunSpec, gro
 	}
 	n := max(1, task.RequestedResources.Machines)
 	t := &template{
-		run: run, org: where.org, group: group, machines: n, task: task,
+		run: run, org: where.org, group: group, machines: n, task: task, network: modeOf(spec),
 		cpu:    millicores(task.RequestedResources.CPUCores/float64(n), true),
 		share:  task.RequestedResources.CPUCores / float64(n),
 		memory: ceilDiv(task.RequestedResources.MemoryBytes, int64(n)),

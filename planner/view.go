@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -145,6 +146,7 @@ type waitID struct {
 func NewView(in Input, p schema.Plan) *View {
 	v := &View{waits: map[waitID]schema.Wait{}, byDrive: map[string][]Claim{}, users: map[string][]UserView{}}
 	acc, placed := Apply(in.Accepted, in.Placed, p.Decisions)
+	maps.DeleteFunc(placed, func(_ schema.Key, pl schema.Placement) bool { return pl.Vacant() })
 	v.accepted, v.placed = acc.Objects, placed
 	v.pass = newPass(Input{Accepted: acc, Placed: placed, Observed: in.Observed, Now: in.Now})
 	v.pass.buildMachines()

@@ -41,18 +41,13 @@ func (v *View) Run(key schema.Key) (r RunView, ok bool) {
 }
 
 func (v *View) worker(pl *schema.Placement, w *schema.PlacedWorker) WorkerView {
-	out := WorkerView{Name: w.Name, Group: w.Group, Rank: w.Rank, Index: w.Index, Machine: w.Machine, Address: w.Address,
+	out := WorkerView{Name: w.Name, Group: w.Group, Rank: w.Rank, Index: w.Index, Machine: w.Machine, Address: v.pass.addressOf(pl, w),
 		GPUs: slices.Clone(w.GPUs), Outcome: cloneOutcome(w.Outcome)}
 	if w.Outcome != nil {
 		out.State = w.Outcome.State
 		return out
 	}
 	out.State = v.workerState(w.Machine, idOfPlaced(pl, w))
-	if m := v.pass.machines[w.Machine]; m != nil && m.seen != nil {
-		if seen, there := m.seen.workers[idOfPlaced(pl, w)]; there && seen.Address != "" {
-			out.Address = seen.Address
-		}
-	}
 	if wait, waits := v.waits[waitID{pl.Run, w.Name}]; waits {
 		out.Reasons, out.Summary = slices.Clone(wait.Reasons), wait.Summary
 	}

@@ -104,7 +104,9 @@ func (c *chronicle) decisions(d *schema.Decisions) {
 		c.placed(&d.Place[i])
 	}
 	for _, key := range d.Unplace {
-		c.add(schema.Record{Object: key, Type: schema.RecordUnplaced, Message: "its workers have no place any more"})
+		if old := c.state.Placed[key]; !old.Vacant() {
+			c.unplaced(key)
+		}
 	}
 	for _, e := range d.Events {
 		c.copyGone(e)
@@ -184,12 +186,22 @@ func (c *chronicle) forcedBy(removal schema.Removal, d *schema.Decisions) schema
 // maxNamedWorkers keeps the record of a large gang short.
 const maxNamedWorkers = 8
 
+func (c *chronicle) unplaced(run schema.Key) {
+	c.add(schema.Record{Object: run, Type: schema.RecordUnplaced, Message: "its workers have no place any more"})
+}
+
 // placed tells of new places, not of what else a placement keeps.
 func (c *chronicle) placed(p *schema.Placement) {
 	old, had := c.state.Placed[p.Run]
 	same := had && old.RunUID == p.RunUID && old.Generation == p.Generation && old.Attempt == p.Attempt &&
 		slices.EqualFunc(old.Workers, p.Workers, func(a, b schema.PlacedWorker) bool { return a.Name == b.Name && a.Machine == b.Machine })
-	if same {
+	if same || p.Vacant() && !had {
+		return
+	}
+	if p.Vacant() { // only its workers' addresses are kept (N-8)
+		if !old.Vacant() {
+			c.unplaced(p.Run)
+		}
 		return
 	}
 	var parts []string

@@ -89,7 +89,7 @@ func (c convergence) runs(once bool) string {
 		p := placed[key]
 		always := p.Spec != nil && p.Spec.RestartPolicy == schema.RestartAlways
 		switch {
-		case p.Outcome != "" || waits[key]:
+		case p.Vacant() || p.Outcome != "" || waits[key]:
 		case once && !always:
 			return key.String() + " has not ended"
 		default:
@@ -110,7 +110,7 @@ func (c convergence) unplaced(waits map[schema.Key]bool) string {
 		if key.Kind != schema.KindRun || objects[key].UID == "" {
 			continue
 		}
-		if _, ok := c.leading.state.Placed[key]; !ok && !waits[key] {
+		if p := c.leading.state.Placed[key]; p.Vacant() && !waits[key] {
 			return key.String() + " has no place yet"
 		}
 	}

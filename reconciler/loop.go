@@ -299,6 +299,9 @@ func (l *leading) nextDue(now, machines time.Time) time.Duration {
 	consider(machines)
 	for _, p := range l.state.Placed {
 		consider(p.NotBefore)
+		for _, a := range p.Released {
+			consider(a.At.Add(schema.AddressRest)) // a worker may wait for it
+		}
 	}
 	return next
 }

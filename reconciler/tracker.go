@@ -189,14 +189,14 @@ func (t *tracker) machines(states map[string]schema.MachineState, now time.Time)
 	}
 }
 
-// dirties reports whether a report can change a plan: measurements, stamps of use
-// and the sequence cannot.
+// dirties reports whether a report can change a plan: measurements, stamps of use,
+// the sequence, and what health checks say cannot.
 func dirties(old, r *schema.MachineReport) bool {
 	if old == nil {
 		return true
 	}
 	a, b := *old, *r
-	a.Sequence, a.Measurements, a.Copies = b.Sequence, b.Measurements, b.Copies
+	a.Sequence, a.Measurements, a.Copies, a.Checks = b.Sequence, b.Measurements, b.Copies, b.Checks
 	if !reflect.DeepEqual(a, b) || (old.Copies == nil) != (r.Copies == nil) || len(old.Copies) != len(r.Copies) {
 		return true
 	}

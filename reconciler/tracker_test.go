@@ -111,6 +111,7 @@ func TestWhatDirties(t *testing.T) {
 		"sequence":       {func(r *schema.MachineReport) { r.Sequence = 2 }, false},
 		"measurements":   {func(r *schema.MachineReport) { r.Measurements = []schema.Measurement{{Answers: 1}} }, false},
 		"last used":      {func(r *schema.MachineReport) { r.Copies[0].LastUsed = &now }, false},
+		"health checks":  {func(r *schema.MachineReport) { r.Checks = []schema.CheckState{{Passing: true}} }, false},
 		"bytes":          {func(r *schema.MachineReport) { r.Copies[0].Bytes = 5 }, true},
 		"copies unknown": {func(r *schema.MachineReport) { r.Copies = nil }, true},
 		"a copy more":    {func(r *schema.MachineReport) { r.Copies = append(r.Copies, schema.Copy{}) }, true},

@@ -29,8 +29,11 @@ type Assignment struct {
 	Exports []ExportTarget    `json:"exports,omitempty"`
 	Mounts  []MountTarget     `json:"mounts,omitempty"`
 	Workers []WorkerTarget    `json:"workers,omitempty"`
+	Checks  []CheckTarget     `json:"checks,omitempty"`
 	Measure []MeasureTarget   `json:"measure,omitempty"`
 	Steps   []Step            `json:"steps,omitempty"`
+
+	Names *NamesTarget `json:"names,omitempty"`
 
 	Eviction     EvictionPolicy `json:"eviction,omitzero"`
 	MeasureEvery Duration       `json:"measure_every,omitempty"`
@@ -126,11 +129,53 @@ type WorkerTarget struct {
 	Leader     string      `json:"leader,omitempty"`  // the leader's address (N-8)
 	Address    string      `json:"address,omitempty"` // its own
 	Network    NetworkMode `json:"network,omitempty"`
-	GPUs       []int       `json:"gpus,omitempty"`
+	// Resolver is the name server of its resolv.conf, "" to keep the machine's (N-7, N-8).
+	Resolver string `json:"resolver,omitempty"`
+	// Egress is what the worker may look up, nil for everything (N-5).
+	Egress *EgressTarget `json:"egress,omitempty"`
+	GPUs   []int         `json:"gpus,omitempty"`
 	// CPUCores and MemoryBytes are this worker's share.
 	CPUCores    float64      `json:"cpu_cores,omitempty"`
 	MemoryBytes int64        `json:"memory_bytes,omitempty"`
 	Mounts      []BindTarget `json:"mounts,omitempty"`
+}
+
+// EgressTarget is all that a worker with `default: deny` may look up (N-5).
+type EgressTarget struct {
+	Names      []string `json:"names,omitempty"`      // outside of the cluster
+	Namespaces []string `json:"namespaces,omitempty"` // of the cluster: its own, and those that egress.cluster names
+}
+
+// NamesTarget says where a machine serves names (N-3). A machine without a node
+// network has none.
+type NamesTarget struct {
+	Domain  string `json:"domain"`  // of the cluster: "astraeus.local"
+	Gateway string `json:"gateway"` // the address it serves on, port 53
+	Network string `json:"network"` // its node network, a /24
+}
+
+// CheckTarget is a health check of one worker behind an endpoint, run by the
+// worker's machine (N-1). It is TCP where HTTPPath is "".
+type CheckTarget struct {
+	Endpoint   Key      `json:"endpoint"`
+	Run        Key      `json:"run"`
+	RunUID     string   `json:"run_uid"`
+	Generation int64    `json:"generation"`
+	Attempt    int      `json:"attempt"`
+	Worker     string   `json:"worker"`
+	Address    string   `json:"address"`
+	Port       int      `json:"port"`
+	HTTPPath   string   `json:"http_path,omitempty"`
+	Every      Duration `json:"every"`
+	Timeout    Duration `json:"timeout"`
+	Failures   int      `json:"failures"` // in a row, after which it does not pass any more
+}
+
+// ID is what a result answers: the same worker asked the same thing at the same
+// place. How often it is asked does not matter.
+func (c *CheckTarget) ID() CheckID {
+	return CheckID{Endpoint: c.Endpoint.Scoped(), RunUID: c.RunUID, Generation: c.Generation, Attempt: c.Attempt, Worker: c.Worker,
+		Address: c.Address, Port: c.Port, HTTPPath: c.HTTPPath}
 }
 
 // BindFrom says what a worker's mount is bound from.

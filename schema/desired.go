@@ -109,6 +109,31 @@ type Placement struct {
 	OlderOn []string `json:"older_on,omitempty"`
 	// Outcome of the whole run once it has ended ("" while it has not).
 	Outcome RunOutcome `json:"outcome,omitempty"`
+	// Released are addresses that its workers had and no other worker may get yet
+	// (N-8). They outlive the run itself, see Vacant.
+	Released []ReleasedAddress `json:"released,omitempty"`
+}
+
+// Vacant reports whether the run has no place any more: only the addresses of its
+// workers are still kept from others.
+func (p *Placement) Vacant() bool { return len(p.Workers) == 0 }
+
+// AddressRest is how long a worker's address is given to nobody else after it was
+// released: names are answered with a TTL of 5 s, and clients keep what they
+// resolved a little longer (N-4, N-8).
+const AddressRest = time.Minute
+
+// ReleasedAddress is an address of a machine's node network that a worker had.
+// At is the leader's time, zero while the worker may still use it.
+type ReleasedAddress struct {
+	Machine string    `json:"machine"`
+	Address string    `json:"address"`
+	At      time.Time `json:"at,omitzero"`
+}
+
+// Rests reports whether the address is still to be kept from other workers.
+func (r ReleasedAddress) Rests(now time.Time) bool {
+	return r.At.IsZero() || now.Sub(r.At) < AddressRest
 }
 
 // RunOutcome is how a run ended (X-12).

@@ -51,6 +51,8 @@ const (
 	CodeAddressNotReported Code = "ADDRESS_NOT_REPORTED"  // kinds.md, Machine
 	CodeAddressShared      Code = "ADDRESS_SHARED"        // two machines
 	CodeNodeNetworkShared  Code = "NODE_NETWORK_SHARED"   // two machines
+	CodeEndpointNoTarget   Code = "ENDPOINT_NO_TARGET"    // N-1: what it names does not exist
+	CodeEgressNotEnforced  Code = "EGRESS_NOT_ENFORCED"   // N-5
 	CodeStrayCopy          Code = "STRAY_COPY"
 	CodeCheckpointNotThere Code = "CHECKPOINT_NOT_SHARED" // V-11
 	CodeDeletionSpent      Code = "DELETION_SPENT"
@@ -70,6 +72,7 @@ var codeStatus = map[Code]int{
 	CodeGrantRevoked: 200, CodeGrantNoWorkspace: 200, CodeGrantDeniedPath: 200, CodeAddressNotReported: 200,
 	CodeAddressShared: 200, CodeNodeNetworkShared: 200, CodeStrayCopy: 200, CodeCheckpointNotThere: 200,
 	CodeDeletionSpent: 200, CodeNoCluster: 200, CodeOtherFolder: 200, CodeNotGuarded: 200,
+	CodeEndpointNoTarget: 200, CodeEgressNotEnforced: 200,
 }
 
 // Status is the HTTP status that goes with a code, 400 for an unlisted one.

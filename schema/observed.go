@@ -65,6 +65,7 @@ type MachineReport struct {
 	Workers       []Worker            `json:"workers,omitzero"`
 	Measurements  []Measurement       `json:"measurements,omitzero"`
 	Failures      []Failure           `json:"failures,omitzero"`
+	Checks        []CheckState        `json:"checks,omitzero"`   // what has been answered so far
 	Evicted       []Evicted           `json:"evicted,omitempty"` // lately, oldest first
 	// Problems are things found on the machine that are reported and left alone
 	// (a copy without a sidecar, a foreign marker).
@@ -277,6 +278,26 @@ type Measurement struct {
 	FreeInodes int64     `json:"free_inodes"`
 	Answers    int       `json:"answers"` // 1 or 0
 	At         time.Time `json:"at"`
+}
+
+// CheckID identifies a health check: one that is asked anything else is another.
+type CheckID struct {
+	Endpoint   string `json:"endpoint"` // "ws-….api"
+	RunUID     string `json:"run_uid"`
+	Generation int64  `json:"generation"`
+	Attempt    int    `json:"attempt"`
+	Worker     string `json:"worker"`
+	Address    string `json:"address"`
+	Port       int    `json:"port"`
+	HTTPPath   string `json:"http_path,omitempty"`
+}
+
+// CheckState is what a health check says of a worker (N-1). It changes when the
+// verdict does, not at each answer.
+type CheckState struct {
+	CheckID
+	Passing bool   `json:"passing"`
+	Message string `json:"message,omitempty"` // why it does not pass
 }
 
 // Failure is a step's failure that the agent retries (X-23).

@@ -28,6 +28,7 @@ const (
 	ReasonCPU              ReasonCode = "NOT_ENOUGH_CPU"
 	ReasonMemory           ReasonCode = "NOT_ENOUGH_MEMORY"
 	ReasonGPUs             ReasonCode = "NOT_ENOUGH_GPUS"
+	ReasonNoHostNumber     ReasonCode = "NO_FREE_ADDRESS"  // N-8: its node network is full
 	ReasonTaken            ReasonCode = "TAKEN"            // another worker of the same run is there
 	ReasonNotMounted       ReasonCode = "NOT_MOUNTED"
 	ReasonMissingNFS       ReasonCode = "MISSING_NFS"      // D-82: names machine and piece

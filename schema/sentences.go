@@ -101,6 +101,9 @@ var reasonSentences = map[ReasonCode]func(Reason) string{
 	ReasonGPUs: func(r Reason) string {
 		return fmt.Sprintf("needs %d GPUs, %d free", r.Args.Need, r.Args.Have)
 	},
+	ReasonNoHostNumber: func(r Reason) string {
+		return "node network " + r.Args.Text + " has no free address" // freed ones rest for AddressRest
+	},
 	ReasonTaken: func(r Reason) string { return "another worker of this run is there" },
 	ReasonNotMounted: func(r Reason) string {
 		return fmt.Sprintf("data location %s is not mounted on %s", r.Args.Path, r.whereOr("the machines"))

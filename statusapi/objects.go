@@ -129,8 +129,10 @@ func (r *request) named(kind schema.Kind, name string) []schema.Key {
 	for _, o := range r.index[kind] {
 		note(now, o.Object.Key, o.Object.Metadata.ID)
 	}
-	for key := range r.Input.Placed {
-		note(now, key, "")
+	for key, p := range r.Input.Placed {
+		if !p.Vacant() {
+			note(now, key, "")
+		}
 	}
 	for _, t := range r.Input.Accepted.Tombstones {
 		note(then, t.Key, "")

@@ -42,8 +42,10 @@ func (r *request) runKeys() []schema.Key {
 	for _, o := range r.index[schema.KindRun] {
 		set[o.Object.Key] = true
 	}
-	for key := range r.Input.Placed {
-		set[key] = true
+	for key, p := range r.Input.Placed {
+		if !p.Vacant() {
+			set[key] = true
+		}
 	}
 	var out []schema.Key
 	for _, key := range sortedKeys(set) {

@@ -29,7 +29,7 @@ func fullReport(name string) *schema.MachineReport {
 		Exports:       []schema.Export{{Drive: "ws-1.b"}}, Mounts: []schema.Mount{{Drive: "ws-1.c", State: schema.MountBound}},
 		Workers:      []schema.Worker{{Run: "ws-1.r", Name: "r-0", State: schema.WorkerRunning}},
 		Measurements: []schema.Measurement{{Drive: "ws-1.a", Bytes: 5 << 30, Answers: 1, At: at}},
-		Failures:     []schema.Failure{}, Problems: []string{"odd"},
+		Failures:     []schema.Failure{}, Problems: []string{"odd"}, Checks: []schema.CheckState{},
 	}
 }
 

@@ -33,6 +33,7 @@ var parts = []part{
 	slicePart("workers", func(r *schema.MachineReport) *[]schema.Worker { return &r.Workers }, equal),
 	slicePart("measurements", func(r *schema.MachineReport) *[]schema.Measurement { return &r.Measurements }, sameMeasurement),
 	slicePart("failures", func(r *schema.MachineReport) *[]schema.Failure { return &r.Failures }, equal),
+	slicePart("checks", func(r *schema.MachineReport) *[]schema.CheckState { return &r.Checks }, equal),
 	slicePart("problems", func(r *schema.MachineReport) *[]string { return &r.Problems }, equal),
 }
 

@@ -133,12 +133,15 @@ func (r *reader) checkEndpoint(s *schema.EndpointSpec) {
 			r.checkDNSName(field, cmp.Or(strings.TrimPrefix(field, "spec."), field), name)
 		}
 	}
-	r.checkHealth("spec.health_check", s.HealthCheck)
+	r.checkHealth("spec.health_check", s.HealthCheck, s.Port)
 }
 
-func (r *reader) checkHealth(field string, h *schema.HealthCheck) {
+func (r *reader) checkHealth(field string, h *schema.HealthCheck, port int) {
 	if h == nil {
 		return
+	}
+	if port == 0 {
+		r.fail(field, sayCheckPort)
 	}
 	if h.TCP == (h.HTTP != nil) {
 		r.failChoice(field, sayCheckOne, "tcp", "http")

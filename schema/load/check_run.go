@@ -84,7 +84,7 @@ func (r *reader) checkWorkerName(field, run, group string, t *schema.TaskTemplat
 func (r *reader) checkReplicaGroup(s *schema.ReplicaGroupSpec) {
 	r.checkTemplate("spec.task_template", &s.TaskTemplate)
 	r.checkGang("spec.task_template", &schema.RunSpec{TaskTemplate: &s.TaskTemplate})
-	r.checkHealth("spec.health_check", s.HealthCheck)
+	r.checkHealth("spec.health_check", s.HealthCheck, s.Port)
 	member := r.d.meta.Name + "-" + strconv.Itoa(max(s.Replicas, 1)-1)
 	r.checkWorkerName("metadata.name", member, "", &s.TaskTemplate)
 }

@@ -14,7 +14,7 @@ const (
 	defaultEvalTimeout  = 2 * time.Second
 	maxObjectBytes      = 512 << 10 // an object as JSON
 	maxConfigFileBytes  = 256 << 10 // config_files of one template, paths and contents
-	maxPlacementBytes   = 960_000   // a run's placement: spec and workers; the store takes 1 MB a value
+	maxPlacementBytes   = 800_000   // a run's placement: spec and workers, and addresses it had; the store takes 1 MB a value
 	placedWorkerBytes   = 384       // one worker in it, with how it ended
 	maxDepth            = 64        // nesting of structs and lists
 	maxFields           = 5000      // of one struct of plain CUE, which are compared one with another

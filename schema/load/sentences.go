@@ -250,6 +250,7 @@ const (
 	sayMountWhat     = "volume_id, name or host_path is required"
 	sayMountBoth     = "a volume is named by volume_id or by name, not both"
 	sayEndpointOne   = "exactly one of run and replica_group is required"
+	sayCheckPort     = "a health check needs a port to ask"
 	sayCheckOne      = "exactly one of tcp and http is required"
 	sayEnvName       = `an environment variable's name is not empty and contains no "=" or NUL`
 )
