@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"maps"
 	"slices"
 
 	"astraeus.io/astraeus/schema"
@@ -11,12 +12,15 @@ import (
 // shared.
 func Apply(acc schema.Accepted, placed map[schema.Key]schema.Placement, d schema.Decisions) (schema.Accepted, map[schema.Key]schema.Placement) {
 	next := schema.Accepted{
-		ClusterUID: acc.ClusterUID, Epoch: acc.Epoch, Head: acc.Head,
+		ClusterUID: acc.ClusterUID, Epoch: acc.Epoch, Head: acc.Head, NotWhole: acc.NotWhole,
 		Objects:    make(map[schema.Key]*schema.AcceptedObject, len(acc.Objects)+len(d.Accept)),
 		Tombstones: make(map[string]*schema.Tombstone, len(acc.Tombstones)+len(d.Bury)),
 	}
 	if d.Head != "" {
 		next.Head = d.Head
+	}
+	if d.NotWhole != nil {
+		next.NotWhole = maps.Clone(d.NotWhole)
 	}
 	for key, a := range acc.Objects {
 		next.Objects[key] = cloneAccepted(a)

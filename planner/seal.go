@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
@@ -76,6 +77,12 @@ func (p *pass) decide() {
 	p.decideRefusals()
 	if !p.in.Rewritten && p.in.Desired.Commit != p.in.Accepted.Head {
 		d.Head = p.in.Desired.Commit
+	}
+	if was := p.in.Accepted.NotWhole; !p.in.Rewritten && (was == nil || !maps.Equal(was, p.in.Desired.NotWhole)) {
+		d.NotWhole = maps.Clone(p.in.Desired.NotWhole)
+		if d.NotWhole == nil {
+			d.NotWhole = map[string]schema.Pos{}
+		}
 	}
 }
 

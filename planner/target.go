@@ -303,10 +303,8 @@ func (p *pass) driveLists() {
 	lists := map[string]*schema.DriveList{}
 	orgs := map[string]string{}
 	list := func(ns, org, workspace string) *schema.DriveList {
-		if p.in.Desired != nil {
-			if _, whole := p.in.Desired.Whole(org, workspace); !whole {
-				return nil
-			}
+		if !p.whole(org, workspace) {
+			return nil
 		}
 		if lists[ns] == nil {
 			lists[ns] = &schema.DriveList{Namespace: ns, Drives: []schema.ListedDrive{}}
@@ -339,6 +337,16 @@ func (p *pass) driveLists() {
 	for _, m := range p.order {
 		p.work.sites[m.name].a.Drives = byOrg[m.org]
 	}
+}
+
+// whole reports whether what is gone from a workspace is known to be gone: by the
+// commit that is looked at, else by the one in force (G-5, D-61).
+func (p *pass) whole(org, workspace string) bool {
+	if p.in.Desired == nil {
+		return p.in.Accepted.Whole(org, workspace)
+	}
+	_, whole := p.in.Desired.Whole(org, workspace)
+	return whole
 }
 
 // sort gives the assignment's lists an order of their own, so that it changes

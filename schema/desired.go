@@ -28,12 +28,16 @@ type Desired struct {
 // this org and workspace (both may be empty): no invalid or unreadable file in
 // the scope or above it. pos is the file that prevents it.
 func (d *Desired) Whole(org, workspace string) (pos Pos, ok bool) {
+	return wholeIn(d.NotWhole, org, workspace)
+}
+
+func wholeIn(notWhole map[string]Pos, org, workspace string) (pos Pos, ok bool) {
 	scopes := []string{"", org, org + "/" + workspace}
 	if workspace == "" {
 		scopes = scopes[:2]
 	}
 	for _, scope := range scopes {
-		if pos, bad := d.NotWhole[scope]; bad {
+		if pos, bad := notWhole[scope]; bad {
 			return pos, false
 		}
 	}
@@ -45,10 +49,20 @@ type Accepted struct {
 	ClusterUID string
 	Epoch      int64
 	// Head is the newest commit whose accepted objects were written completely.
-	Head    string
-	Objects map[Key]*AcceptedObject
+	Head string
+	// NotWhole are the scopes of Head that have a file which cannot be used, as
+	// Desired has them; nil is not known. A leader whose repository is away goes by it.
+	NotWhole map[string]Pos
+	Objects  map[Key]*AcceptedObject
 	// Removed drives whose copies are not all reported gone, by uid.
 	Tombstones map[string]*Tombstone
+}
+
+// Whole reports whether copies of removed drives of a workspace may be deleted by
+// what was last declared of it. What is not known is not whole (G-5, D-61).
+func (a *Accepted) Whole(org, workspace string) bool {
+	_, ok := wholeIn(a.NotWhole, org, workspace)
+	return ok && a.NotWhole != nil
 }
 
 // AcceptedObject is one object in force. Written by the leader alone.

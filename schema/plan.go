@@ -148,15 +148,17 @@ type Drift struct {
 // published.
 type Decisions struct {
 	// Head is the commit that these decisions complete, "" when none.
-	Head    string
-	Accept  []Acceptance
-	Remove  []Removal
-	Refuse  []Refused
-	Place   []Placement // new and changed ones, each whole
-	Unplace []Key       // runs whose placement goes
-	Bury    []Tombstone // new tombstones
-	Exhume  []string    // uids of tombstones that are done with
-	Events  []Event
+	Head string
+	// NotWhole are the scopes that are not whole from now on, nil when that does not change.
+	NotWhole map[string]Pos
+	Accept   []Acceptance
+	Remove   []Removal
+	Refuse   []Refused
+	Place    []Placement // new and changed ones, each whole
+	Unplace  []Key       // runs whose placement goes
+	Bury     []Tombstone // new tombstones
+	Exhume   []string    // uids of tombstones that are done with
+	Events   []Event
 	// The rest is the reconciler's: what the planner, that has no memory, does not know.
 	Records []Record      // of the audit log (G-11)
 	Approve *Approval
@@ -166,7 +168,7 @@ type Decisions struct {
 
 // Empty reports whether there is nothing to write.
 func (d *Decisions) Empty() bool {
-	return d.Head == "" && len(d.Accept) == 0 && len(d.Remove) == 0 && len(d.Refuse) == 0 && len(d.Place) == 0 &&
+	return d.Head == "" && d.NotWhole == nil && len(d.Accept) == 0 && len(d.Remove) == 0 && len(d.Refuse) == 0 && len(d.Place) == 0 &&
 		len(d.Unplace) == 0 && len(d.Bury) == 0 && len(d.Exhume) == 0 && len(d.Events) == 0 &&
 		len(d.Records) == 0 && d.Approve == nil && d.Used == nil && d.Status == nil
 }

@@ -15,6 +15,7 @@ type Accepted struct {
 	ClusterUID string                   `json:"cluster_uid"`
 	Epoch      int64                    `json:"epoch"`
 	Head       string                   `json:"head"`
+	NotWhole   map[string]schema.Pos    `json:"not_whole,omitzero"`
 	Objects    []*schema.AcceptedObject `json:"objects"`
 	Tombstones []*schema.Tombstone      `json:"tombstones"`
 	Placed     []schema.Placement       `json:"placed"`
@@ -23,7 +24,7 @@ type Accepted struct {
 func oneAccepted(r *request) (any, error) {
 	acc := r.Input.Accepted
 	out := Accepted{
-		Version: AcceptedVersion, ClusterUID: acc.ClusterUID, Epoch: acc.Epoch, Head: acc.Head,
+		Version: AcceptedVersion, ClusterUID: acc.ClusterUID, Epoch: acc.Epoch, Head: acc.Head, NotWhole: acc.NotWhole,
 		Objects: []*schema.AcceptedObject{}, Tombstones: []*schema.Tombstone{}, Placed: []schema.Placement{},
 	}
 	for _, key := range sortedKeys(acc.Objects) {
@@ -42,7 +43,7 @@ func oneAccepted(r *request) (any, error) {
 // State is the planner's form of the body.
 func (a Accepted) State() (schema.Accepted, map[schema.Key]schema.Placement) {
 	acc := schema.Accepted{
-		ClusterUID: a.ClusterUID, Epoch: a.Epoch, Head: a.Head,
+		ClusterUID: a.ClusterUID, Epoch: a.Epoch, Head: a.Head, NotWhole: a.NotWhole,
 		Objects: map[schema.Key]*schema.AcceptedObject{}, Tombstones: map[string]*schema.Tombstone{},
 	}
 	for _, o := range a.Objects {

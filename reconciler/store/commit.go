@@ -266,8 +266,14 @@ func (w *writer) rest(d schema.Decisions) {
 		w.add(key)
 	}
 	w.groups = append(w.groups, w.last...)
+	var head group // a batch is all or none: it may share the last one
+	if d.NotWhole != nil {
+		head = append(head, w.put(w.keys.single(areaNotWhole), d.NotWhole))
+	}
 	if d.Head != "" {
-		// A group of its own would share the last batch; that is fine: a batch is all or none.
-		w.groups = append(w.groups, group{w.put(w.keys.single(areaHead), d.Head)})
+		head = append(head, w.put(w.keys.single(areaHead), d.Head))
+	}
+	if len(head) > 0 {
+		w.groups = append(w.groups, head)
 	}
 }

@@ -75,6 +75,7 @@ func drawDecisions(rt *rapid.T, st *State) schema.Decisions {
 	if rapid.Bool().Draw(rt, "head") {
 		d.Head = rapid.SampledFrom([]string{"c1", "c2"}).Draw(rt, "commit")
 	}
+	d.NotWhole = rapid.SampledFrom([]map[string]schema.Pos{nil, {}, {"o/w": {File: "bad.cue", Line: 1}}}).Draw(rt, "not whole")
 	for _, name := range some("events") {
 		d.Events = append(d.Events, schema.Event{Object: driveKey(name), Type: "Accepted", Message: name})
 	}

@@ -6,6 +6,7 @@
 //
 //	meta                     cluster uid, epoch, format
 //	head                     the newest commit that was written completely
+//	notwhole                 its scopes with files that could not be used (G-5)
 //	accepted/<kind>/<name>   an object in force
 //	refused/<kind>/<name>    its newest refused candidate, or that of a new object
 //	tombstones/<uid>         a removed drive that may still have copies

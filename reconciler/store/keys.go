@@ -26,6 +26,7 @@ const (
 	areaCommits   area = "commits"
 	areaApproved  area = "approved"
 	areaPlans     area = "plans"
+	areaNotWhole  area = "notwhole"
 )
 
 // keyspace makes and takes apart the keys of one cluster.

@@ -102,6 +102,9 @@ func (s *State) Apply(d schema.Decisions) *State {
 	if d.Head != "" {
 		out.Accepted.Head = d.Head
 	}
+	if d.NotWhole != nil {
+		out.Accepted.NotWhole = d.NotWhole
+	}
 	if d.Approve != nil {
 		out.Approved = *d.Approve
 	}
@@ -137,7 +140,7 @@ func (s *Store) load(ctx context.Context) (*State, error) {
 	st := newState()
 	for _, a := range []area{
 		areaMeta, areaHead, areaAccepted, areaRefused, areaTombstone, areaPlaced, areaAssigned, areaObserved, areaAlive,
-		areaApproved,
+		areaApproved, areaNotWhole,
 	} {
 		rev, err := s.scan(ctx, s.keys.single(a), st.Revision, func(kv *mvccpb.KeyValue) error {
 			return st.put(s.keys, kv)
@@ -220,6 +223,10 @@ func (st *State) put(keys keyspace, kv *mvccpb.KeyValue) error {
 	case areaAlive:
 		st.Alive = Alive{}
 		return decode(key, kv.Value, &st.Alive)
+	case areaNotWhole:
+		scopes := map[string]schema.Pos{}
+		st.Accepted.NotWhole = scopes
+		return decode(key, kv.Value, &scopes)
 	case areaApproved:
 		st.Approved = schema.Approval{}
 		return decode(key, kv.Value, &st.Approved)

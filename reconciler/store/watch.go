@@ -156,6 +156,8 @@ func (st *State) remove(keys keyspace, key string) error {
 		st.removePart(rest)
 	case areaAlive:
 		st.Alive = Alive{}
+	case areaNotWhole:
+		st.Accepted.NotWhole = nil
 	case areaApproved:
 		st.Approved = schema.Approval{}
 	}

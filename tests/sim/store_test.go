@@ -176,8 +176,8 @@ func parts(d schema.Decisions) []schema.Decisions {
 	for _, uid := range d.Exhume {
 		list = append(list, schema.Decisions{Exhume: []string{uid}})
 	}
-	if d.Head != "" {
-		list = append(list, schema.Decisions{Head: d.Head})
+	if d.Head != "" || d.NotWhole != nil {
+		list = append(list, schema.Decisions{Head: d.Head, NotWhole: d.NotWhole})
 	}
 	return list
 }
