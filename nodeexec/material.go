@@ -19,7 +19,7 @@ const (
 // for the next heartbeat.
 func material(last, next *schema.MachineReport) bool {
 	n := *next
-	n.Sequence, n.Measurements = last.Sequence, last.Measurements
+	n.Sequence, n.Measurements, n.MountSeries = last.Sequence, last.Measurements, last.MountSeries
 	n.Filesystems = steadyFilesystems(last.Filesystems, next.Filesystems)
 	n.DataLocations = steadyLocations(last, next)
 	n.Copies = steadyCopies(last, next)

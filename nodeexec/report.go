@@ -25,7 +25,7 @@ func (a *Agent) publish(say *reporter, target *schema.Assignment, seen *view, be
 	}
 	if !whole {
 		again := *say.last
-		again.Measurements = report.Measurements
+		again.Measurements, again.MountSeries = report.Measurements, report.MountSeries
 		report = &again
 	}
 	say.sequence++

@@ -190,7 +190,7 @@ func (p *pass) judge(o *schema.Object, prev *schema.AcceptedObject) (*schema.Obj
 // let brings an object in force. Generation grows only if the spec or metadata
 // differ.
 func (p *pass) let(o *schema.Object, prev *schema.AcceptedObject) {
-	next := &schema.AcceptedObject{Generation: 1, Commit: p.in.Desired.Commit, Object: o}
+	next := &schema.AcceptedObject{Generation: 1, Created: p.in.Now, Commit: p.in.Desired.Commit, Object: o}
 	if prev != nil {
 		copied := *prev
 		next = &copied

@@ -149,7 +149,7 @@ func (d *PlanDocument) digestInputs(p schema.Plan, in Input) {
 func digestReport(r *schema.MachineReport) string {
 	c := *r
 	c.Sequence, c.Applied, c.Epoch, c.Incarnation = 0, 0, 0, ""
-	c.Measurements, c.Problems, c.Failures = nil, nil, nil
+	c.Measurements, c.MountSeries, c.Problems, c.Failures = nil, nil, nil, nil
 	c.Filesystems = slices.Clone(r.Filesystems)
 	for i := range c.Filesystems {
 		fs := &c.Filesystems[i]

@@ -38,20 +38,22 @@ type Claim struct {
 
 // DriveView is a drive as the status API shows it (D-90).
 type DriveView struct {
-	Key     schema.Key       `json:"key"`
-	UID     string           `json:"uid"`
-	State   DriveState       `json:"state"`
-	Message string           `json:"message,omitempty"` // why it is unreachable
-	Where   []string         `json:"where,omitempty"`   // machines that hold the data; empty for shared without a measuring machine
-	Used    *int64           `json:"used_bytes,omitempty"`
-	Files   *int64           `json:"files,omitempty"`
-	Answers *int             `json:"answers,omitempty"`
-	Managed string           `json:"managed_by,omitempty"`
-	Copies  []CopyView       `json:"copies,omitempty"`
-	UsedBy  []UserView       `json:"used_by,omitempty"` // live workers
-	Claims  []Claim          `json:"claims,omitempty"`
-	Refused *schema.Hold     `json:"refused,omitempty"`
-	Spec    schema.DriveSpec `json:"spec"`
+	Key     schema.Key `json:"key"`
+	UID     string     `json:"uid"`
+	State   DriveState `json:"state"`
+	Message string     `json:"message,omitempty"` // why it is unreachable
+	Where   []string   `json:"where,omitempty"`   // machines that hold the data; empty for shared without a measuring machine
+	Used    *int64     `json:"used_bytes,omitempty"`
+	Files   *int64     `json:"files,omitempty"`
+	Answers *int       `json:"answers,omitempty"`
+	// MeasuredAt is when the oldest measurement was made that the numbers sum up (D-91).
+	MeasuredAt *time.Time       `json:"measured_at,omitempty"`
+	Managed    string           `json:"managed_by,omitempty"`
+	Copies     []CopyView       `json:"copies,omitempty"`
+	UsedBy     []UserView       `json:"used_by,omitempty"` // live workers
+	Claims     []Claim          `json:"claims,omitempty"`
+	Refused    *schema.Hold     `json:"refused,omitempty"`
+	Spec       schema.DriveSpec `json:"spec"`
 }
 
 // DriveState is Available, or Unreachable while a source's machine is away (D-90).
@@ -135,6 +137,7 @@ type View struct {
 	claims   []Claim
 	byDrive  map[string][]Claim
 	users    map[string][]UserView
+	measures map[string]measured // by drive uid
 }
 
 type waitID struct {
@@ -144,7 +147,7 @@ type waitID struct {
 
 // NewView looks at the state in, of which p is the plan.
 func NewView(in Input, p schema.Plan) *View {
-	v := &View{waits: map[waitID]schema.Wait{}, byDrive: map[string][]Claim{}, users: map[string][]UserView{}}
+	v := &View{waits: map[waitID]schema.Wait{}, byDrive: map[string][]Claim{}, users: map[string][]UserView{}, measures: map[string]measured{}}
 	acc, placed := Apply(in.Accepted, in.Placed, p.Decisions)
 	maps.DeleteFunc(placed, func(_ schema.Key, pl schema.Placement) bool { return pl.Vacant() })
 	v.accepted, v.placed = acc.Objects, placed
@@ -161,6 +164,7 @@ func NewView(in Input, p schema.Plan) *View {
 	}
 	v.collectClaims(p)
 	v.collectUsers(p)
+	v.collectMeasurements()
 	return v
 }
 

@@ -3,6 +3,7 @@ package planner
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"astraeus.io/astraeus/schema"
 )
@@ -25,7 +26,7 @@ func (v *View) Drive(key schema.Key) (d DriveView, ok bool) {
 		d.Refused = &hold
 	}
 	v.locate(&d, spec)
-	v.measured(&d)
+	v.measure(&d)
 	return d, true
 }
 
@@ -78,38 +79,55 @@ func (v *View) copies(d *DriveView) {
 	}
 }
 
-// measured sums the newest measurements up: bytes and files over all places, and
-// answers 0 as soon as one does not answer (D-91).
-func (v *View) measured(d *DriveView) {
-	var bytes, files int64
-	answers, any := 1, false
+// measured sums a drive's newest measurements up: bytes and files over all
+// places, and answers 0 as soon as one does not answer (D-91).
+type measured struct {
+	bytes, files int64
+	answers      int
+	oldest       time.Time // zero when no measurement says when
+}
+
+func (v *View) collectMeasurements() {
 	for _, m := range v.pass.order {
 		if m.seen == nil {
 			continue
 		}
 		for _, x := range m.seen.report.Measurements {
-			if v.pass.uidOf(schema.KindDrive, x.Drive, x.UID) != d.UID {
-				continue
+			uid := v.pass.uidOf(schema.KindDrive, x.Drive, x.UID)
+			sum, more := v.measures[uid]
+			if !more {
+				sum.answers = 1
 			}
-			any = true
-			bytes, files = bytes+x.Bytes, files+x.Files
-			answers = min(answers, x.Answers)
+			sum.bytes, sum.files, sum.answers = sum.bytes+x.Bytes, sum.files+x.Files, min(sum.answers, x.Answers)
+			if !x.At.IsZero() && (sum.oldest.IsZero() || x.At.Before(sum.oldest)) {
+				sum.oldest = x.At
+			}
+			v.measures[uid] = sum
 		}
 	}
-	if !any {
-		for _, c := range d.Copies {
-			if c.Bytes < 0 || c.Files < 0 {
-				continue // there, and not measured yet
-			}
-			any = true
-			bytes, files = bytes+c.Bytes, files+c.Files
-		}
-		if any {
-			d.Used, d.Files = &bytes, &files
+}
+
+// measure fills the numbers in; without measurements, those of the copies.
+func (v *View) measure(d *DriveView) {
+	if sum, any := v.measures[d.UID]; any {
+		d.Used, d.Files, d.Answers = &sum.bytes, &sum.files, &sum.answers
+		if !sum.oldest.IsZero() {
+			d.MeasuredAt = &sum.oldest
 		}
 		return
 	}
-	d.Used, d.Files, d.Answers = &bytes, &files, &answers
+	var bytes, files int64
+	any := false
+	for _, c := range d.Copies {
+		if c.Bytes < 0 || c.Files < 0 {
+			continue // there, and not measured yet
+		}
+		any = true
+		bytes, files = bytes+c.Bytes, files+c.Files
+	}
+	if any {
+		d.Used, d.Files = &bytes, &files
+	}
 }
 
 // collectUsers lists the live workers of each drive.

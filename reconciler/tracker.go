@@ -196,7 +196,7 @@ func dirties(old, r *schema.MachineReport) bool {
 		return true
 	}
 	a, b := *old, *r
-	a.Sequence, a.Measurements, a.Copies, a.Checks = b.Sequence, b.Measurements, b.Copies, b.Checks
+	a.Sequence, a.Measurements, a.MountSeries, a.Copies, a.Checks = b.Sequence, b.Measurements, b.MountSeries, b.Copies, b.Checks
 	if !reflect.DeepEqual(a, b) || (old.Copies == nil) != (r.Copies == nil) || len(old.Copies) != len(r.Copies) {
 		return true
 	}

@@ -70,9 +70,11 @@ type AcceptedObject struct {
 	UID        string `json:"uid"` // X-1
 	Generation int64  `json:"generation"`
 	// Seq orders objects by acceptance (X-15): larger is later.
-	Seq    int64   `json:"seq"`
-	Commit string  `json:"commit"`
-	Object *Object `json:"object"`
+	Seq int64 `json:"seq"`
+	// Created is when it was first accepted (V-10); zero when that is not known.
+	Created time.Time `json:"created,omitzero"`
+	Commit  string    `json:"commit"`
+	Object  *Object   `json:"object"`
 	// FillGeneration is the generation in which a drive's fill last changed: the one
 	// that its copies are filled by (D-42, X-8).
 	FillGeneration int64 `json:"fill_generation,omitempty"`

@@ -64,6 +64,7 @@ type MachineReport struct {
 	Mounts        []Mount             `json:"mounts,omitzero"`
 	Workers       []Worker            `json:"workers,omitzero"`
 	Measurements  []Measurement       `json:"measurements,omitzero"`
+	MountSeries   []MountSeries       `json:"mount_series,omitzero"`
 	Failures      []Failure           `json:"failures,omitzero"`
 	Checks        []CheckState        `json:"checks,omitzero"`   // what has been answered so far
 	Evicted       []Evicted           `json:"evicted,omitempty"` // lately, oldest first
@@ -298,6 +299,32 @@ type CheckState struct {
 	CheckID
 	Passing bool   `json:"passing"`
 	Message string `json:"message,omitempty"` // why it does not pass
+}
+
+// MountSeries is what the client's mountstats say of one network mount lately: at
+// most MaxMountSamples samples, the oldest first (D-83).
+type MountSeries struct {
+	Drive   string        `json:"drive"`
+	UID     string        `json:"uid,omitempty"`
+	Source  int           `json:"source"`
+	Samples []MountSample `json:"samples"`
+}
+
+// MaxMountSamples is three hours of samples, one in five minutes: enough for a
+// look. A longer memory is the business of whoever scrapes the machine.
+const MaxMountSamples = 36
+
+// MountSample is what happened on a mount in the Seconds before At. RoundTrip is
+// the mean time from a request to its answer, 0 without operations.
+type MountSample struct {
+	At              time.Time `json:"at"`
+	Seconds         float64   `json:"seconds"`
+	ReadBytes       int64     `json:"read_bytes"`
+	WrittenBytes    int64     `json:"written_bytes"`
+	Operations      int64     `json:"operations"`
+	RoundTrip       float64   `json:"round_trip_seconds"`
+	Retransmissions int64     `json:"retransmissions"`
+	Timeouts        int64     `json:"timeouts"`
 }
 
 // Failure is a step's failure that the agent retries (X-23).

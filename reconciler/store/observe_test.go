@@ -29,6 +29,7 @@ func fullReport(name string) *schema.MachineReport {
 		Exports:       []schema.Export{{Drive: "ws-1.b"}}, Mounts: []schema.Mount{{Drive: "ws-1.c", State: schema.MountBound}},
 		Workers:      []schema.Worker{{Run: "ws-1.r", Name: "r-0", State: schema.WorkerRunning}},
 		Measurements: []schema.Measurement{{Drive: "ws-1.a", Bytes: 5 << 30, Answers: 1, At: at}},
+		MountSeries:  []schema.MountSeries{{Drive: "ws-1.c", Samples: []schema.MountSample{{At: at, Seconds: 300}}}},
 		Failures:     []schema.Failure{}, Problems: []string{"odd"}, Checks: []schema.CheckState{},
 	}
 }
@@ -55,7 +56,7 @@ func TestReportsAreKeptPartByPart(t *testing.T) {
 	require.Empty(t, cmp.Diff(r, load(t, s).Observed["m1"], sameReport))
 }
 
-// D-70, X-9: nothing is written when nothing material changed.
+// D-70, D-83, X-9: nothing is written when nothing material changed.
 func TestOnlyMaterialChangesAreWritten(t *testing.T) {
 	hour := time.Date(2026, 1, 2, 4, 4, 5, 0, time.UTC)
 	for name, tc := range map[string]struct {
@@ -79,6 +80,9 @@ func TestOnlyMaterialChangesAreWritten(t *testing.T) {
 		"a copy goes":           {func(r *schema.MachineReport) { r.Copies = []schema.Copy{} }, 1},
 		"measured again":        {func(r *schema.MachineReport) { r.Measurements[0].At = hour.Add(-time.Minute) }, 0},
 		"measured, no answer":   {func(r *schema.MachineReport) { r.Measurements[0].Answers = 0 }, 1},
+		"a sample a minute on":  {func(r *schema.MachineReport) { r.MountSeries[0].Samples[0].At = hour.Add(-59 * time.Minute) }, 0},
+		"samples of an hour":    {func(r *schema.MachineReport) { r.MountSeries[0].Samples[0].At = hour }, 1},
+		"no mount any more":     {func(r *schema.MachineReport) { r.MountSeries = []schema.MountSeries{} }, 1},
 		"location a little":     {func(r *schema.MachineReport) { r.DataLocations[0].UsedBytes++ }, 0},
 		"location size unknown": {func(r *schema.MachineReport) { r.DataLocations[0].UsedBytes = -1 }, 1},
 		"a newer assignment":    {func(r *schema.MachineReport) { r.Applied++ }, 1},

@@ -32,6 +32,7 @@ var parts = []part{
 	slicePart("mounts", func(r *schema.MachineReport) *[]schema.Mount { return &r.Mounts }, equal),
 	slicePart("workers", func(r *schema.MachineReport) *[]schema.Worker { return &r.Workers }, equal),
 	slicePart("measurements", func(r *schema.MachineReport) *[]schema.Measurement { return &r.Measurements }, sameMeasurement),
+	slicePart("mount_series", func(r *schema.MachineReport) *[]schema.MountSeries { return &r.MountSeries }, sameSeries),
 	slicePart("failures", func(r *schema.MachineReport) *[]schema.Failure { return &r.Failures }, equal),
 	slicePart("checks", func(r *schema.MachineReport) *[]schema.CheckState { return &r.Checks }, equal),
 	slicePart("problems", func(r *schema.MachineReport) *[]string { return &r.Problems }, equal),
@@ -179,4 +180,15 @@ func sameMeasurement(a, b schema.Measurement) bool {
 	}
 	a.Bytes, a.Files, a.FreeBytes, a.FreeInodes, a.At = b.Bytes, b.Files, b.FreeBytes, b.FreeInodes, b.At
 	return a == b
+}
+
+// seriesStep is how much newer a series must be to be written again (D-83).
+const seriesStep = 5 * time.Minute
+
+// sameSeries: samples only ever follow, so the newest says whether there is news.
+func sameSeries(a, b schema.MountSeries) bool {
+	if a.Drive != b.Drive || a.UID != b.UID || a.Source != b.Source || (len(a.Samples) == 0) != (len(b.Samples) == 0) {
+		return false
+	}
+	return len(b.Samples) == 0 || b.Samples[len(b.Samples)-1].At.Sub(a.Samples[len(a.Samples)-1].At) < seriesStep
 }
