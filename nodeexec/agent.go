@@ -29,6 +29,7 @@ type Agent struct {
 	evicted  *evictions
 	sizes    trashSizes
 	measured *measurer
+	checks   *checker
 
 	target atomic.Pointer[schema.Assignment] // newest accepted; never changed after that
 	online atomic.Bool                       // the open stream confirmed target
@@ -85,6 +86,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	group.Go(func() error { return a.loop(groupCtx) })
 	group.Go(func() error { return a.holdLink(groupCtx) })
 	group.Go(func() error { return a.measured.run(groupCtx) })
+	group.Go(func() error { return a.checks.run(groupCtx) })
 	err := group.Wait()
 	a.leave()
 	if ctx.Err() != nil {
@@ -167,6 +169,7 @@ func (a *Agent) turn(ctx context.Context, last *turn, beat bool) (next time.Time
 		return time.Time{}, ctx.Err()
 	}
 	last.facts = seen.facts
+	a.checks.want(target, seen)
 	next = a.pass(ctx, target, seen, acted)
 	a.publish(&last.say, target, seen, beat)
 	return next, nil

@@ -35,7 +35,7 @@ func (a *Agent) load() (err error) {
 	if a.evicted, err = loadEvictions(a.disk); err != nil {
 		return err
 	}
-	a.measured = newMeasurer(a)
+	a.measured, a.checks = newMeasurer(a), newChecker(a)
 	var uid string
 	if found, err := a.disk.read(clusterFile, &uid); err != nil {
 		return err

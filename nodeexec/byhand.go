@@ -27,12 +27,13 @@ func NewByHand(cfg Config, spawn func(func())) (*ByHand, error) {
 	return &ByHand{a: a}, nil
 }
 
-// Turn is one turn of the agent's loop, with what is measured between two: it
+// Turn is one turn of the agent's loop, with what is measured and checked between two: it
 // gives the report that is to be sent, nil for none, and when the agent would
 // turn again by itself, zero for at its next heartbeat.
 func (b *ByHand) Turn(ctx context.Context, beat bool) (report *schema.MachineReport, next time.Time, err error) {
 	var measuring sync.WaitGroup
 	b.a.measured.begin(ctx, &measuring)
+	b.a.checks.begin(ctx, &measuring)
 	measuring.Wait()
 	next, err = b.a.turn(ctx, &b.last, beat)
 	return b.a.out.take(), next, err

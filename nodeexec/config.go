@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"astraeus.io/astraeus/nodeexec/health"
 	"astraeus.io/astraeus/nodeexec/nfs"
 	"astraeus.io/astraeus/nodeexec/runtime"
 	"astraeus.io/astraeus/schema"
@@ -40,6 +41,10 @@ type Config struct {
 	Shares     nfs.Shares
 	Engine     runtime.Engine
 	EngineKind schema.EngineKind
+
+	// Check asks a worker whether it is well (N-1); nil is health.Check, from the
+	// network namespace of this process.
+	Check CheckFunc
 
 	// Dial gives a connection to a controller; the agent closes it when it can
 	// be closed. It is called again, with backoff, whenever a stream ends.
@@ -88,6 +93,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Random == nil {
 		c.Random = rand.Float64
+	}
+	if c.Check == nil {
+		c.Check = health.Check
 	}
 	if c.Refused == nil {
 		c.Refused = func(error) {}

@@ -59,6 +59,7 @@ func (a *Agent) report(say *reporter, target *schema.Assignment, seen *view) *sc
 		Engine:      &schema.EngineState{Kind: a.cfg.EngineKind, Ready: seen.engineKnown, Message: seen.engineError},
 		Filesystems: marked(seen.facts.filesystems, a.evicted.goesOn()), Exports: seen.exports, Mounts: seen.mounts,
 		Failures: a.failures.reported(), Measurements: a.measured.all(), Problems: seen.problems, Evicted: a.evicted.lately(),
+		Checks: a.checks.all(),
 	}
 	if r.Problems == nil {
 		r.Problems = []string{}

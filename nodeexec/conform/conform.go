@@ -36,6 +36,13 @@ type Machine struct {
 	Worker func(id string) runtime.Spec
 	Exit   func(id string, code int)
 
+	// Check asks from the machine. Listen makes something answer there with an HTTP
+	// status, or not at all once the connection is there (0); a closed port is where
+	// nothing does.
+	Check  nodeexec.CheckFunc
+	Listen func(status int) (address string, port int)
+	Closed func() (address string, port int)
+
 	// Restart ends the agent's process and starts it again: Host, Shares and
 	// Engine are new ones.
 	Restart func()
@@ -49,7 +56,7 @@ func Run(t *testing.T, make Factory) {
 	for _, suite := range []struct {
 		name  string
 		tests []test
-	}{{"dirs", dirTests}, {"copies", copyTests}, {"shares", shareTests}, {"engine", engineTests}} {
+	}{{"dirs", dirTests}, {"copies", copyTests}, {"shares", shareTests}, {"engine", engineTests}, {"checks", checkTests}} {
 		t.Run(suite.name, func(t *testing.T) {
 			for _, test := range suite.tests {
 				t.Run(test.name, func(t *testing.T) {

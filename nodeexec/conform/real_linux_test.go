@@ -3,6 +3,8 @@ package conform_test
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 
 	"astraeus.io/astraeus/nodeexec"
 	"astraeus.io/astraeus/nodeexec/conform"
+	"astraeus.io/astraeus/nodeexec/health"
 	"astraeus.io/astraeus/nodeexec/host"
 	"astraeus.io/astraeus/nodeexec/nfs/lab"
 	"astraeus.io/astraeus/nodeexec/runtime"
@@ -89,6 +92,7 @@ func newReal(t *testing.T, name, address, peers string) *real {
 		_, err := os.Lstat(r.at(p))
 		return err == nil
 	}
+	r.Check, r.Listen, r.Closed = health.Check, r.listen, r.closed
 	r.Worker, r.Exit, r.Restart = r.worker, r.exit, r.restart
 	r.Mkdir("/data")
 	r.Mkdir("/nvme")
@@ -150,4 +154,32 @@ func (r *real) exit(id string, code int) {
 	name := filepath.Join(r.control, id)
 	require.NoError(r.t, os.WriteFile(name+".new", fmt.Appendf(nil, "%d", code), 0o644))
 	require.NoError(r.t, os.Rename(name+".new", name))
+}
+
+func (r *real) listen(status int) (string, int) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(r.t, err)
+	if status == 0 { // the kernel accepts and nobody answers
+		r.t.Cleanup(func() { l.Close() })
+	} else {
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if q.Method != http.MethodGet || q.URL.RequestURI() != "/healthz?deep=1" {
+				status = http.StatusTeapot
+			}
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(status)
+		})}
+		done := make(chan error, 1)
+		go func() { done <- server.Serve(l) }()
+		r.t.Cleanup(func() { server.Close(); <-done })
+	}
+	return "127.0.0.1", l.Addr().(*net.TCPAddr).Port
+}
+
+// closed is a port that something just gave back.
+func (r *real) closed() (string, int) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(r.t, err)
+	require.NoError(r.t, l.Close())
+	return "127.0.0.1", l.Addr().(*net.TCPAddr).Port
 }

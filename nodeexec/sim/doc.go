@@ -1,6 +1,6 @@
 // Package sim is a simulated machine: filesystems that fill up, directories and
 // links, copies with their sidecars and trash, exports, network mounts and
-// workers, all in memory. It stands in for packages host, nfs and runtime under
+// workers with the ports they listen on, all in memory. It stands in for packages host, nfs and runtime under
 // an agent, and keeps their contracts: package conform holds both to the same
 // tests.
 //

@@ -95,12 +95,13 @@ type Machine struct {
 	table     []*export
 	mounts    map[string]*mount // by mount point
 	engine    map[string]*worker
+	ports     map[int]int // what listens: HTTP status by port
 	events    chan struct{}
 }
 
 // New adds a machine with one filesystem of a terabyte.
 func (n *Net) New(o Options) *Machine {
-	m := &Machine{net: n, o: o, record: record{}, mounts: map[string]*mount{}, engine: map[string]*worker{}, events: make(chan struct{}, 1)}
+	m := &Machine{net: n, o: o, record: record{}, mounts: map[string]*mount{}, engine: map[string]*worker{}, ports: map[int]int{}, events: make(chan struct{}, 1)}
 	if m.o.Now == nil {
 		m.o.Now = time.Now
 	}

@@ -35,6 +35,14 @@ func machine(t *testing.T, net *sim.Net, name, address string) *conform.Machine 
 		Write:  func(path string) { require.NoError(t, s.Write(path, 1)) },
 		Worker: func(id string) runtime.Spec { return runtime.Spec{ID: id, Command: "sleep", LogDir: "/logs"} },
 	}
+	m.Check = s.Check
+	port := 1000
+	m.Closed = func() (string, int) { port++; return address, port }
+	m.Listen = func(status int) (string, int) {
+		_, port := m.Closed()
+		s.Listen(port, status)
+		return address, port
+	}
 	m.Restart = func() { m.Host, m.Shares, m.Engine = nodeexec.OnHost(s), s.Shares(), s.Engine() }
 	m.Restart()
 	return m

@@ -93,7 +93,7 @@ func (m *machine) boot() {
 	agent, err := nodeexec.NewByHand(nodeexec.Config{
 		Machine: m.name, StateDir: m.state, WorkRoot: workRoot, Address: m.address,
 		Host: nodeexec.OnHost(m.host), Shares: m.host.Shares(), Engine: m.host.Engine(), EngineKind: schema.EngineProcess,
-		Dial: noDial, Now: func() time.Time { return m.w.now }, Random: m.w.rng.Float64, CrashPoint: m.crashPoint,
+		Check: m.host.Check, Dial: noDial, Now: func() time.Time { return m.w.now }, Random: m.w.rng.Float64, CrashPoint: m.crashPoint,
 	}, m.spawn)
 	if err != nil {
 		m.w.failf("the agent of %s does not start: %v", m.name, err)
