@@ -4,6 +4,9 @@ package schema
 type Up struct {
 	Hello  *Hello         `json:"hello,omitempty"`
 	Report *MachineReport `json:"report,omitempty"`
+	// Zone asks for what is newer than the zone that the machine holds, or with a
+	// zero value for the whole zone (N-3).
+	Zone *ZoneHave `json:"zone,omitempty"`
 }
 
 // Hello opens a stream. Blobs are the hashes the machine already has (X-35).
@@ -20,4 +23,6 @@ type Hello struct {
 type Down struct {
 	Assignment *Assignment       `json:"assignment,omitempty"`
 	Blobs      map[string][]byte `json:"blobs,omitempty"`
+	// Zone is the names of the machine's org, or what changed in them (N-3).
+	Zone *ZoneUpdate `json:"zone,omitempty"`
 }
