@@ -42,7 +42,7 @@ func (p *pass) restAddresses() {
 func (p *pass) restOf(list []schema.ReleasedAddress) {
 	for _, a := range list {
 		if m := p.machines[a.Machine]; m != nil && a.Rests(p.now) {
-			if n := hostNumber(m.spec.NodeNetwork, a.Address); n > 0 {
+			if n := m.hostNumber(a.Address); n > 0 {
 				m.load.hosts.take(n)
 			}
 		}
@@ -61,7 +61,7 @@ func (p *pass) vacated(pl *schema.Placement) (list []schema.ReleasedAddress) {
 	for i := range pl.Workers {
 		w := &pl.Workers[i]
 		m := p.machines[w.Machine]
-		if m == nil || hostNumber(m.spec.NodeNetwork, w.Address) == 0 || released(list, w) {
+		if m == nil || m.hostNumber(w.Address) == 0 || released(list, w) {
 			continue
 		}
 		a := schema.ReleasedAddress{Machine: w.Machine, Address: w.Address}

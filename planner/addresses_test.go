@@ -129,7 +129,7 @@ spec: {network: {mode: host}, task_template: {command: sh}}
 	var waits []string
 	for _, w := range p.Waits {
 		if w.Worker == "" {
-			waits = append(waits, w.Run.Name+": "+w.Summary)
+			waits = append(waits, w.Run.Name+": "+w.Summary())
 		}
 	}
 	require.Equal(t, []string{"many-99: node network 10.240.3.0/24 has no free address"}, waits, "the host network takes any number")

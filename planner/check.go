@@ -166,8 +166,8 @@ func (p *pass) whyNoMount(u *use, m *machine) (schema.Reason, int) {
 		args.State = notDeclared
 		return schema.Reason{Code: schema.ReasonSourceAway, Args: args}, 57
 	}
-	if home.site != "" && m.site != "" && home.site != m.site {
-		args.Site, args.Source = home.site, 0
+	if home.where != "" && m.where != "" && home.where != m.where {
+		args.Site, args.Source = home.where, 0
 		return schema.Reason{Code: schema.ReasonOtherSite, Args: args}, 56
 	}
 	if !home.up() {

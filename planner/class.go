@@ -41,7 +41,7 @@ func (p *pass) buildClasses() {
 // classKey holds every fact of a machine that whyNever looks at.
 func classKey(m *machine) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s|%t|%t|%t|%s|%t|%s", m.state, m.leaving, m.spec.IsSchedulable(), m.load.known, m.site, m.pending, m.spec.Engine)
+	fmt.Fprintf(&b, "%s|%t|%t|%t|%s|%t|%s", m.state, m.leaving, m.spec.IsSchedulable(), m.load.known, m.where, m.pending, m.spec.Engine)
 	if m.location != nil {
 		fmt.Fprintf(&b, "|%t", m.location.mounted)
 		if !m.location.mounted {

@@ -2,9 +2,10 @@
 // plan: what is let through, where workers go, what each machine must hold and
 // the ordered steps that lead there.
 //
-// It is pure: no clock, disk, network, goroutine or randomness. Time comes in
-// as Input.Now and randomness as Input.Seed, results share nothing mutable with
-// the inputs, and the order of maps, files and reports never shows. It does not
+// It is pure: no clock, disk, network or randomness. Time comes in as Input.Now
+// and randomness as Input.Seed, results share nothing mutable with the inputs, and
+// the order of maps, files and reports never shows. What is made for each machine
+// by itself is made on all cores (each); no goroutine outlives a call. It does not
 // write decisions, publish targets or carry out steps: the controller calls Plan
 // at each pass and writes its decisions before it publishes any target, and the
 // status API reads the views (NewView, Document, Explain).

@@ -72,7 +72,7 @@ func Document(p schema.Plan, in Input, schemaVersion string) PlanDocument {
 		APIVersion: DocumentVersion,
 		Inputs:     DocumentInputs{Commit: p.Commit, Schema: schemaVersion, Planner: PlannerVersion, Observed: map[string]string{}},
 		Changes:    documentChanges(p, in), Placements: documentPlacements(p),
-		Steps: notNil(p.Steps), Waits: notNil(p.Waits), Holds: notNil(p.Holds), Drift: notNil(p.Drift),
+		Steps: stepsOf(p), Waits: notNil(p.Waits), Holds: notNil(p.Holds), Drift: notNil(p.Drift),
 		Diagnostics: notNil(p.Notes),
 	}
 	if in.Desired != nil {
@@ -84,6 +84,14 @@ func Document(p schema.Plan, in Input, schemaVersion string) PlanDocument {
 	d.Complete = schema.HeldBack(d.Holds) == 0 && !schema.HasErrors(d.Diagnostics) && (in.Desired == nil || len(in.Desired.NotWhole) == 0)
 	d.Applyable = !in.Rewritten && len(d.Changes)+len(d.Placements)+len(d.Steps) > 0
 	return d
+}
+
+func stepsOf(p schema.Plan) []schema.Step {
+	list := make([]schema.Step, 0, len(p.Steps))
+	for _, st := range p.Steps {
+		list = append(list, *st)
+	}
+	return list
 }
 
 func notNil[T any](list []T) []T {

@@ -19,7 +19,7 @@ func (p *pass) evictCopies(s *site) {
 		// It comes after no stop: what a worker uses that is being stopped, or may
 		// use, is not chosen before it has ended.
 		args := schema.StepArgs{UID: e.UID, Path: c.Folder}
-		id := p.step(s, schema.ActionEvictCopy, d.key, args, e.Why, "", edges{})
+		id := s.step(schema.ActionEvictCopy, d.key, args, e.Why, "", edges{})
 		s.made(schema.ActionEvictCopy, d.key.Scoped(), 0, id)
 	}
 }

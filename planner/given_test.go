@@ -174,7 +174,7 @@ func TestD59GroupsThatDoNotFitTogetherSaySo(t *testing.T) {
 	require.Empty(t, s.placed)
 	require.Len(t, s.plan.Waits, 1)
 	require.Equal(t, schema.ReasonTooFew, s.plan.Waits[0].Reasons[0].Code)
-	require.NotEmpty(t, s.plan.Waits[0].Summary)
+	require.NotEmpty(t, s.plan.Waits[0].Summary())
 }
 
 // A data location in which a copy may be being made is listed until it is told what

@@ -125,7 +125,7 @@ func planText(p schema.Plan) string {
 	checksText(&b, p)
 	stepsText(&b, p)
 	for _, w := range p.Waits {
-		line("wait %s %s: %s", w.Run, cmp.Or(w.Worker, "(run)"), w.Summary)
+		line("wait %s %s: %s", w.Run, cmp.Or(w.Worker, "(run)"), w.Summary())
 		for _, r := range w.Reasons {
 			line("  %s %v x%d: %s", r.Code, r.Machines, r.Count, r.Message())
 		}

@@ -38,7 +38,7 @@ func (p *pass) judgeDrive(o *schema.Object, spec *schema.DriveSpec, prev *schema
 
 func (p *pass) judgeSource(o *schema.Object, spec, old *schema.DriveSpec, i int) *schema.Hold {
 	src := &spec.Sources[i]
-	field := indexed("spec.sources", i, "")
+	field := func(name string) string { return indexed("spec.sources", i, name) }
 	if old != nil && i < len(old.Sources) {
 		was := &old.Sources[i]
 		if was.NodeScope == src.NodeScope && was.Node == src.Node && was.Path == src.Path {
@@ -50,11 +50,11 @@ func (p *pass) judgeSource(o *schema.Object, spec, old *schema.DriveSpec, i int)
 	}
 	if src.Node != "" {
 		if m := p.machines[src.Node]; m == nil || m.org != o.Org {
-			return holdOf(o, field+".node", schema.CodeNotFound, schema.MachineNotFound(src.Node))
+			return holdOf(o, field(".node"), schema.CodeNotFound, schema.MachineNotFound(src.Node))
 		}
 	}
 	if p.grantFor(scope{o.Org, o.Workspace}, src.Path).path == "" {
-		hold := holdOf(o, field+".path", schema.CodeHostAccessForbidden, schema.HostPathForbidden(src.Path))
+		hold := holdOf(o, field(".path"), schema.CodeHostAccessForbidden, schema.HostPathForbidden(src.Path))
 		hold.Hint = schema.GrantHint(o.Org, o.Workspace)
 		return hold
 	}
@@ -63,7 +63,7 @@ func (p *pass) judgeSource(o *schema.Object, spec, old *schema.DriveSpec, i int)
 		h.machine = src.Node
 	}
 	if text := p.overlap(o.Org, h); text != "" {
-		return holdOf(o, field+".path", schema.CodeHostAccessForbidden, text)
+		return holdOf(o, field(".path"), schema.CodeHostAccessForbidden, text)
 	}
 	return nil
 }

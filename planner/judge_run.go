@@ -132,18 +132,19 @@ func (p *pass) driveOf(o *schema.Object, name string) *schema.DriveSpec {
 
 // judgeRefs: D-40, as far as the drives are known.
 func (p *pass) judgeRefs(o *schema.Object, place templatePlace) *schema.Hold {
-	for i, ref := range place.task.DatavolumeRefs {
+	for i := range place.task.DatavolumeRefs {
+		ref := &place.task.DatavolumeRefs[i]
 		spec := p.driveOf(o, ref.Name)
 		if spec == nil {
 			continue
 		}
-		field := indexed(place.field+".datavolume_refs", i, "")
+		field := func(name string) string { return indexed(place.field+".datavolume_refs", i, name) }
 		if ref.SourceIndex < 0 || ref.SourceIndex >= len(spec.Sources) {
-			return holdOf(o, field+".source_index", schema.CodeInvalid, sourceOutOfRange(ref.Name, ref.SourceIndex, len(spec.Sources)))
+			return holdOf(o, field(".source_index"), schema.CodeInvalid, sourceOutOfRange(ref.Name, ref.SourceIndex, len(spec.Sources)))
 		}
-		if target := mountTarget(spec, &ref); !strings.HasPrefix(target, "/") {
+		if target := mountTarget(spec, ref); !strings.HasPrefix(target, "/") {
 			reason := schema.Reason{Code: schema.ReasonNoMountPath, Args: schema.ReasonArgs{Drive: ref.Name}}
-			return holdOf(o, field+".mount_path", schema.CodeInvalid, reason.Message())
+			return holdOf(o, field(".mount_path"), schema.CodeInvalid, reason.Message())
 		}
 	}
 	return nil
@@ -158,7 +159,7 @@ func mountTarget(spec *schema.DriveSpec, ref *schema.DatavolumeRef) string {
 
 // judgeMountPaths: every mount of a template has a path of its own (D-40, V-4).
 func (p *pass) judgeMountPaths(o *schema.Object, place templatePlace) *schema.Hold {
-	var seen []string
+	seen := make([]string, 0, len(place.task.DatavolumeRefs)+len(place.task.Volumes))
 	for i, ref := range place.task.DatavolumeRefs {
 		spec := p.driveOf(o, ref.Name)
 		if spec == nil && ref.MountPath == "" || spec != nil && (ref.SourceIndex < 0 || ref.SourceIndex >= len(spec.Sources)) {

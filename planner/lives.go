@@ -21,6 +21,14 @@ type run struct {
 	current  []*template       // of placed.Spec, a group each
 	short    *shortage         // why it, or its newer spec, could not be placed
 	forced   bool              // stopped because a drive it uses was deleted on purpose
+
+	// Of an active run, set before targets are made: the machines of its workers,
+	// nil for one that was forgotten, and its leader's address.
+	on     []*machine
+	leader string
+	egress *schema.EgressTarget
+	stops  []stop            // steps that stop older workers of it, on whatever machine
+	waits  [][]schema.Reason // of each placed worker
 }
 
 // Backoff of restarts.

@@ -167,7 +167,7 @@ func (p *pass) hold(m *machine, t *template, w *schema.PlacedWorker) {
 	}
 	m.load.cpu -= t.cpu
 	m.load.memory -= t.memory
-	if n := hostNumber(m.spec.NodeNetwork, w.Address); n > 0 {
+	if n := m.hostNumber(w.Address); n > 0 {
 		m.load.hosts.take(n)
 	}
 	for i := range t.uses {

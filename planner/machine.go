@@ -3,6 +3,7 @@ package planner
 import (
 	"cmp"
 	"math"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -26,7 +27,7 @@ type machine struct {
 	rdma           []schema.RDMAPort
 	resources      *schema.Resources
 
-	site, rack, fabric, nvlink string
+	where, rack, fabric, nvlink string // labels; where is the site
 
 	location *place // where new copies go; nil when none is chosen
 	pending  bool   // one was chosen, and the machine has not reported its disks yet
@@ -37,6 +38,11 @@ type machine struct {
 	busy     bool // has a worker of the group that is being placed
 	leaving  bool // the commit removes it: it gets no worker any more
 	load     load
+	nodeNet  netip.Prefix // of its node network, zero for none
+
+	tenants []tenant      // the placed workers that are to run here
+	sources []driveSource // that it measures because they name it
+	site    *site         // its target and steps
 }
 
 // place is a machine's present data location.
@@ -68,7 +74,6 @@ type fleet struct {
 func (p *pass) buildMachines() {
 	p.machines, p.orgs, p.holders, p.order = map[string]*machine{}, map[string]*fleet{}, map[string][]*machine{}, nil
 	p.planned = map[string][]*machine{}
-	p.scratch = map[sourceID][]*machine{}
 	p.attempts = map[attemptKey]int{} // one more than the newest
 	for _, key := range p.keysOf(schema.KindMachine) {
 		m := p.newMachine(p.objects[key], p.reports[key.Name])
@@ -88,19 +93,7 @@ func (p *pass) buildMachines() {
 			f.nvlinks[m.nvlink] = append(f.nvlinks[m.nvlink], m)
 		}
 		if m.seen != nil {
-			for uid := range m.seen.copies {
-				p.holders[uid] = append(p.holders[uid], m)
-			}
-			for id, path := range m.seen.paths {
-				if path.Exists {
-					p.scratch[id] = append(p.scratch[id], m)
-				}
-			}
-			for uid := range m.seen.hidden {
-				if _, both := m.seen.copies[uid]; !both {
-					p.holders[uid] = append(p.holders[uid], m)
-				}
-			}
+			m.seen.eachHeld(func(uid string) { p.holders[uid] = append(p.holders[uid], m) })
 		}
 	}
 }
@@ -111,7 +104,7 @@ func (p *pass) newMachine(a *schema.AcceptedObject, r *schema.MachineReport) *ma
 	m := &machine{
 		name: a.Object.Key.Name, org: a.Object.Org, object: a, spec: spec, state: schema.MachineUnknown,
 		address: spec.Address, rdma: spec.RDMA, resources: spec.Resources,
-		site: labels[schema.LabelSite], rack: labels[schema.LabelRack],
+		where: labels[schema.LabelSite], rack: labels[schema.LabelRack],
 		fabric: labels[schema.LabelFabric], nvlink: labels[schema.LabelNVLinkDomain],
 	}
 	m.pending = spec.DataLocation == nil && (r == nil || r.Filesystems == nil) && p.locationHeld(a)
@@ -121,6 +114,9 @@ func (p *pass) newMachine(a *schema.AcceptedObject, r *schema.MachineReport) *ma
 		m.takeReport(r)
 	}
 	m.given = p.in.Given[m.name]
+	if network, err := netip.ParsePrefix(spec.NodeNetwork); err == nil && network.Addr().Is4() {
+		m.nodeNet = network.Masked()
+	}
 	if spec.DataLocation != nil {
 		m.location = newPlace(spec.DataLocation, m.seen)
 	}

@@ -184,7 +184,7 @@ func (p *pass) judgeNames(o *schema.Object) *schema.Hold {
 // dnsProblem is a name of the object that cannot be a DNS label: its own, or the
 // longest of each kind of derived one.
 func dnsProblem(o *schema.Object) (name, problem string) {
-	longest := []string{o.Key.Name}
+	longest := append(make([]string, 0, 4), o.Key.Name)
 	switch spec := o.Spec.(type) {
 	case *schema.RunSpec:
 		longest = append(longest, longestWorkers(o.Key.Name, spec)...)

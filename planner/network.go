@@ -39,11 +39,10 @@ func modeOf(spec *schema.RunSpec) schema.NetworkMode {
 // gatewayOf is the address on which a machine serves names: the first of its /24
 // (N-3), "" without a node network.
 func (m *machine) gatewayOf() string {
-	network, err := netip.ParsePrefix(m.spec.NodeNetwork)
-	if err != nil || !network.Addr().Is4() {
+	if !m.nodeNet.IsValid() {
 		return ""
 	}
-	return network.Masked().Addr().Next().String()
+	return m.nodeNet.Addr().Next().String()
 }
 
 // firstHost is the first address that a worker may have: the gateway is .1 (N-3).
@@ -57,13 +56,12 @@ const (
 // machine's /24, which whyNoAddress has seen to. The number is that of the node
 // network, 0 for none.
 func (p *pass) addressFor(mode schema.NetworkMode, m *machine) (string, int) {
-	network, err := netip.ParsePrefix(m.spec.NodeNetwork)
 	n := m.load.hosts.free()
-	if networkOf(mode, m) == schema.NetworkHost || err != nil || !network.Addr().Is4() || n == 0 {
+	if networkOf(mode, m) == schema.NetworkHost || !m.nodeNet.IsValid() || n == 0 {
 		return m.address, 0
 	}
 	m.load.hosts.take(n)
-	base := network.Masked().Addr().As4()
+	base := m.nodeNet.Addr().As4()
 	base[3] = byte(n)
 	return netip.AddrFrom4(base).String(), n
 }
@@ -79,13 +77,12 @@ func whyNoAddress(mode schema.NetworkMode, m *machine) (schema.Reason, bool) {
 
 // hostNumber is the last byte of an address of the machine's node network, 0
 // for any other address.
-func hostNumber(network, address string) int {
-	prefix, err := netip.ParsePrefix(network)
-	if err != nil {
+func (m *machine) hostNumber(address string) int {
+	if !m.nodeNet.IsValid() {
 		return 0
 	}
 	addr, err := netip.ParseAddr(address)
-	if err != nil || !addr.Is4() || !prefix.Contains(addr) {
+	if err != nil || !addr.Is4() || !m.nodeNet.Contains(addr) {
 		return 0
 	}
 	return int(addr.As4()[3])

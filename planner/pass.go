@@ -23,11 +23,10 @@ type pass struct {
 
 	reports  map[string]*schema.MachineReport // the newest of each machine
 	machines map[string]*machine
-	order    []*machine              // by name
-	orgs     map[string]*fleet       // machines by org
-	holders  map[string][]*machine   // machines with a copy, by drive uid
-	scratch  map[sourceID][]*machine // machines with an assigned path, by source
-	planned  map[string][]*machine   // machines that are to make a copy, by drive uid
+	order    []*machine            // by name
+	orgs     map[string]*fleet     // machines by org
+	holders  map[string][]*machine // machines with a copy, by drive uid
+	planned  map[string][]*machine // machines that are to make a copy, by drive uid
 
 	grants   map[scope][]grantedPath
 	reach    map[string]*pathIndex // accepted host paths, by org
@@ -52,11 +51,9 @@ type pass struct {
 
 	attempts map[attemptKey]int // newest attempt that a machine reports
 	address  map[string]string  // machines by each of their addresses
-	claims   map[claimKey]*claim
-	work     *workshop // targets and steps
-
-	reasons []schema.Reason // the piece that waits' reasons are cut from
-	scrap   []schema.Reason // where one worker's are collected
+	byName   []*run
+	lists    map[string]map[string]string // hashes of the complete drive lists by namespace, by org
+	fills    map[string][]byte            // blobs of the drives' fills
 
 	out schema.Plan
 }

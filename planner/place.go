@@ -1,8 +1,8 @@
 package planner
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 
 	"astraeus.io/astraeus/schema"
 )
@@ -44,8 +44,16 @@ func (p *pass) placeRuns() {
 	// What lost its last worker and got a place at once is only placed.
 	p.out.Decisions.Unplace = slices.DeleteFunc(p.out.Decisions.Unplace, func(key schema.Key) bool { return p.runs[key].placed != nil })
 	p.keepVacant()
+	changed := func(r *run) bool { return r.changed && r.placed != nil }
+	n := 0
 	for _, r := range p.queue {
-		if r.changed && r.placed != nil {
+		if changed(r) {
+			n++
+		}
+	}
+	p.out.Decisions.Place = slices.Grow(p.out.Decisions.Place, n)
+	for _, r := range p.queue {
+		if changed(r) {
 			p.out.Decisions.Place = append(p.out.Decisions.Place, *r.placed)
 		}
 	}
@@ -214,5 +222,5 @@ func placedOn(workers []schema.PlacedWorker) string {
 	if len(workers) == 1 {
 		return "placed on " + workers[0].Machine
 	}
-	return fmt.Sprintf("%d workers placed, the first on %s", len(workers), workers[0].Machine)
+	return strconv.Itoa(len(workers)) + " workers placed, the first on " + workers[0].Machine
 }

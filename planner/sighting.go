@@ -217,6 +217,18 @@ func (s *sighting) hasCopy(uid string) bool {
 	return there || hasKey(s.hidden, uid)
 }
 
+// eachHeld calls f for each drive of which the machine holds bytes, in no order.
+func (s *sighting) eachHeld(f func(uid string)) {
+	for uid := range s.copies {
+		f(uid)
+	}
+	for uid := range s.hidden {
+		if !hasKey(s.copies, uid) {
+			f(uid)
+		}
+	}
+}
+
 // mountOf is the network mount of a source, nil when there is none.
 func (s *sighting) mountOf(uid string, source int) *schema.Mount {
 	if s == nil {

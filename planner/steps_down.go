@@ -10,7 +10,7 @@ import (
 func (p *pass) stopWorkers(s *site) {
 	for _, id := range sortedWorkers(s.m.seen.workers) {
 		w := s.m.seen.workers[id]
-		if _, wanted := s.wanted[id]; wanted || w.State.Ended() || w.Run == "" {
+		if _, wanted := s.worker(id); wanted || w.State.Ended() || w.Run == "" {
 			continue
 		}
 		key, err := schema.ParseKey("run/" + w.Run)
@@ -18,10 +18,8 @@ func (p *pass) stopWorkers(s *site) {
 			continue
 		}
 		args := schema.StepArgs{UID: w.RunUID, Worker: w.Name, Generation: w.Generation, Attempt: w.Attempt}
-		step := p.step(s, schema.ActionStopWorker, key, args, p.whyStop(key, id), "", edges{})
-		st := stop{step, s.m.name, w}
-		s.stopIDs = append(s.stopIDs, st)
-		p.work.stops[w.Run] = append(p.work.stops[w.Run], st)
+		step := s.step(schema.ActionStopWorker, key, args, p.whyStop(key, id), "", edges{})
+		s.stops = append(s.stops, stop{step, s.m.name, key, w})
 	}
 }
 
@@ -66,8 +64,8 @@ func (p *pass) whyStop(key schema.Key, id workerID) schema.WhyCode {
 // any. A worker of which nobody knows what it uses counts as a user.
 func (s *site) stopsOf(uid string, source int) []string {
 	var ids []string
-	for _, st := range s.stopIDs {
-		if len(st.worker.Uses) == 0 || usesSource(st.worker.Uses, uid, source) {
+	for i := range s.stops {
+		if st := &s.stops[i]; len(st.worker.Uses) == 0 || usesSource(st.worker.Uses, uid, source) {
 			ids = append(ids, st.id)
 		}
 	}
@@ -89,7 +87,7 @@ func (p *pass) unmount(s *site) {
 		if m.UID == "" {
 			continue // of no drive we know: reported, left alone
 		}
-		c := p.claims[claimKey{m.UID, m.Source, s.m.name}]
+		c := s.claims[sourceID{m.UID, m.Source}]
 		wanted := c != nil && c.from() == m.From
 		if wanted && !p.mustRemake(s, c, m) || s.usedByOthers(m.UID, m.Source) {
 			continue
@@ -101,8 +99,10 @@ func (p *pass) unmount(s *site) {
 			why = schema.WhyDriveRemoved
 		}
 		args := schema.StepArgs{UID: m.UID, Source: m.Source, Path: m.Path, From: m.From, Server: m.Server, Transport: m.Transport}
-		id := p.step(s, schema.ActionUnmount, driveKey(m.Drive), args, why, "", edges{here: s.stopsOf(m.UID, m.Source)})
-		s.made(schema.ActionUnmount, m.UID, m.Source, id)
+		if s.unmounts == nil {
+			s.unmounts = map[sourceID]string{}
+		}
+		s.unmounts[sourceID{m.UID, m.Source}] = s.step(schema.ActionUnmount, driveKey(m.Drive), args, why, "", edges{here: s.stopsOf(m.UID, m.Source)})
 	}
 }
 
@@ -133,7 +133,7 @@ func (s *site) inUse(uid string, source int) bool {
 // usedByOthers is inUse but for the workers that steps stop.
 func (s *site) usedByOthers(uid string, source int) bool {
 	for id, w := range s.m.seen.workers {
-		stopped := slices.ContainsFunc(s.stopIDs, func(st stop) bool { return idOfWorker(st.worker) == id })
+		stopped := slices.ContainsFunc(s.stops, func(st stop) bool { return idOfWorker(st.worker) == id })
 		if !stopped && s.mayUse(id, &w, uid, source) {
 			return true
 		}
@@ -147,7 +147,7 @@ func (s *site) mayUse(id workerID, w *schema.Worker, uid string, source int) boo
 	if w.State.Ended() {
 		return false
 	}
-	i, wanted := s.wanted[id]
+	i, wanted := s.worker(id)
 	return usesSource(w.Uses, uid, source) || wanted && bindsSource(s.a.Workers[i].Mounts, uid, source) || !wanted && len(w.Uses) == 0
 }
 
@@ -170,7 +170,7 @@ func (p *pass) unexport(s *site) {
 	for i := range s.m.seen.exports {
 		e := &s.m.seen.exports[i]
 		client := p.clientOf(e)
-		if c := p.claims[claimKey{e.UID, e.Source, client}]; e.UID == "" || c != nil && c.home == s.m {
+		if c := p.claimOf(e.UID, e.Source, client); e.UID == "" || c != nil && c.home == s.m {
 			continue
 		}
 		why := schema.WhyNoUser
@@ -178,24 +178,23 @@ func (p *pass) unexport(s *site) {
 			why = schema.WhyDriveRemoved
 		}
 		args := schema.StepArgs{UID: e.UID, Source: e.Source, Path: e.Path, To: client, Client: e.Client}
-		id := p.step(s, schema.ActionUnexport, driveKey(e.Drive), args, why, "", p.afterUnmount(s, e, client))
-		s.made(schema.ActionUnexport, e.UID, e.Source, id)
+		s.step(schema.ActionUnexport, driveKey(e.Drive), args, why, "", p.afterUnmount(s, e, client))
 	}
 }
 
 func (p *pass) afterUnmount(s *site, e *schema.Export, client string) edges {
-	c := p.work.sites[client]
+	c := p.machines[client]
 	switch {
 	case c == nil:
 		return edges{} // forgotten, or nobody's address
-	case !c.m.up() || c.m.seen.mounts == nil:
+	case !c.up() || c.seen.mounts == nil:
 		return edges{blocked: true} // it may still be mounted there
-	case c.m.seen.mountOf(e.UID, e.Source) == nil && c.m.mayMount(e.UID, e.Source):
+	case c.seen.mountOf(e.UID, e.Source) == nil && c.mayMount(e.UID, e.Source):
 		return edges{blocked: true} // it may be being mounted there
 	}
-	for i := range c.m.seen.mounts {
-		if m := &c.m.seen.mounts[i]; m.UID == e.UID && m.Source == e.Source && m.From == s.m.name {
-			if id := c.maker(schema.ActionUnmount, m.UID, m.Source); id != "" {
+	for i := range c.seen.mounts {
+		if m := &c.seen.mounts[i]; m.UID == e.UID && m.Source == e.Source && m.From == s.m.name {
+			if id := c.site.unmounts[sourceID{m.UID, m.Source}]; id != "" {
 				return edges{away: []string{id}}
 			}
 			return edges{blocked: true}
@@ -245,7 +244,7 @@ func (p *pass) deleteCopies(s *site) {
 			why = schema.WhyDriveForced
 		}
 		c := seen.copies[uid]
-		id := p.step(s, schema.ActionDeleteCopy, t.Key, schema.StepArgs{UID: uid, Path: c.Folder}, why, "", edges{here: stops})
+		id := s.step(schema.ActionDeleteCopy, t.Key, schema.StepArgs{UID: uid, Path: c.Folder}, why, "", edges{here: stops})
 		s.made(schema.ActionDeleteCopy, t.Key.Scoped(), 0, id)
 	}
 }

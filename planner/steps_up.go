@@ -16,7 +16,7 @@ func (p *pass) prepare(s *site) {
 		seen := s.m.seen.paths[id]
 		there := seen.Exists && (seen.Path == "" || seen.Path == d.Path) // not the source's former path
 		if d.Create && d.Grant != "" && need.dirs[id] && !there {
-			step := p.step(s, schema.ActionCreateDir, d.Drive, schema.StepArgs{UID: d.UID, Source: d.Source, Path: d.Path},
+			step := s.step(schema.ActionCreateDir, d.Drive, schema.StepArgs{UID: d.UID, Source: d.Source, Path: d.Path},
 				schema.WhyWorkerNeeds, need.who[id], edges{})
 			s.made(schema.ActionCreateDir, d.UID, d.Source, step)
 		}
@@ -30,7 +30,7 @@ func (p *pass) prepare(s *site) {
 			p.makeCopy(s, c, need.who[sourceID{c.UID, 0}])
 		} else if !s.m.seen.hasCopy(c.UID) {
 			// Its workers run on: making it anew would not bring their data back.
-			p.drift(s.m, c.Drive, driftGone(copyWords(c.Drive.Name)))
+			s.noteDrift(c.Drive, driftGone(copyWords(c.Drive.Name)))
 		}
 	}
 }
@@ -45,12 +45,12 @@ func (p *pass) makeCopy(s *site, c *schema.CopyTarget, who string) {
 		if id := s.maker(schema.ActionDeleteCopy, c.Drive.Scoped(), 0); id != "" {
 			after.here = []string{id} // one folder a name: the older drive's copy goes first
 		}
-		id := p.step(s, schema.ActionCreateCopy, c.Drive, schema.StepArgs{UID: c.UID, Path: c.Location}, schema.WhyWorkerNeeds, who, after)
+		id := s.step(schema.ActionCreateCopy, c.Drive, schema.StepArgs{UID: c.UID, Path: c.Location}, schema.WhyWorkerNeeds, who, after)
 		s.made(schema.ActionCreateCopy, c.UID, 0, id)
 		after.here = []string{id}
 	}
 	if c.FillGeneration > 0 && !filled(seen, c) {
-		id := p.step(s, schema.ActionFillCopy, c.Drive, schema.StepArgs{UID: c.UID, Generation: c.FillGeneration}, schema.WhyWorkerNeeds, who, after)
+		id := s.step(schema.ActionFillCopy, c.Drive, schema.StepArgs{UID: c.UID, Generation: c.FillGeneration}, schema.WhyWorkerNeeds, who, after)
 		s.made(schema.ActionFillCopy, c.UID, 0, id)
 	}
 }
@@ -126,8 +126,10 @@ func (p *pass) exportClaims(s *site) {
 		}
 		args := schema.StepArgs{UID: c.key.uid, Source: c.key.source, Path: c.drive.spec.Sources[c.key.source].Path,
 			To: c.key.client, Client: c.way.client[0], Mode: c.mode}
-		id := p.step(s, schema.ActionExport, c.drive.key, args, why, c.key.client, after)
-		s.made(schema.ActionExport, c.key.uid+" "+c.key.client, c.key.source, id)
+		if s.exported == nil {
+			s.exported = map[claimKey]string{}
+		}
+		s.exported[c.key] = s.step(schema.ActionExport, c.drive.key, args, why, c.key.client, after)
 	}
 }
 
@@ -140,7 +142,7 @@ func (p *pass) mountClaims(s *site) {
 		if c.mountRight() || len(c.way.transports) == 0 || c.seen != nil && c.seen.State == schema.MountHung {
 			continue
 		}
-		unmount := s.maker(schema.ActionUnmount, c.key.uid, c.key.source)
+		unmount := s.unmounts[sourceID{c.key.uid, c.key.source}]
 		if c.seen != nil && c.seen.State == schema.MountBound && unmount == "" && !c.modeAlone() {
 			continue // used by live workers: what is mounted stays
 		}
@@ -153,7 +155,7 @@ func (p *pass) mountClaims(s *site) {
 		if len(c.way.server) > 0 {
 			args.Server = c.way.server[0]
 		}
-		id := p.step(s, schema.ActionMount, c.drive.key, args, why, c.users[0], p.afterExport(c, unmount))
+		id := s.step(schema.ActionMount, c.drive.key, args, why, c.users[0], p.afterExport(c, unmount))
 		s.made(schema.ActionMount, c.key.uid, c.key.source, id)
 	}
 }
@@ -175,8 +177,8 @@ func (p *pass) afterExport(c *claim, unmount string) edges {
 	if right {
 		return e
 	}
-	if c.home != nil {
-		if id := p.work.sites[c.home.name].maker(schema.ActionExport, c.key.uid+" "+c.key.client, c.key.source); id != "" {
+	if c.home != nil && c.home.site != nil {
+		if id := c.home.site.exported[c.key]; id != "" {
 			e.away = []string{id}
 			return e
 		}
@@ -191,13 +193,16 @@ func (p *pass) startWorkers(s *site) {
 	if s.m.seen.workers == nil {
 		return
 	}
-	for i := range s.a.Workers {
-		w := &s.a.Workers[i]
+	for i := range s.m.tenants {
+		n := &s.m.tenants[i]
+		if n.at < 0 {
+			continue
+		}
+		r, w := n.run, &s.a.Workers[n.at]
 		if hasKey(s.m.seen.workers, idOfTarget(w)) {
 			continue
 		}
-		r := p.runs[w.Run]
-		if p.now.Before(r.placed.NotBefore) {
+		if p.isBackingOff(r.placed) {
 			continue // backing off
 		}
 		why := schema.WhyPlaced
@@ -205,7 +210,7 @@ func (p *pass) startWorkers(s *site) {
 			why = schema.WhyRestart
 		}
 		args := schema.StepArgs{UID: w.RunUID, Worker: w.Name, Generation: w.Generation, Attempt: w.Attempt}
-		p.step(s, schema.ActionStartWorker, w.Run, args, why, "", p.beforeStart(s, r, w))
+		s.step(schema.ActionStartWorker, w.Run, args, why, "", p.beforeStart(s, r, w))
 	}
 }
 
@@ -231,15 +236,15 @@ func (p *pass) beforeStart(s *site, r *run, w *schema.WorkerTarget) edges {
 			p.afterMount(s, b, &e)
 		}
 	}
-	for _, st := range p.work.stops[w.Run.Scoped()] {
+	for _, st := range r.stops {
 		if st.machine == s.m.name {
 			e.here = append(e.here, st.id)
 		} else {
 			e.away = append(e.away, st.id)
 		}
 	}
-	for _, st := range s.stopIDs {
-		if !slices.Contains(e.here, st.id) && p.givesUp(st) {
+	for i := range s.stops {
+		if st := &s.stops[i]; !slices.Contains(e.here, st.id) && p.givesUp(st) {
 			e.here = append(e.here, st.id)
 		}
 	}
@@ -268,9 +273,8 @@ func (p *pass) olderOnItsWay(r *run) bool {
 
 // givesUp reports whether a worker's resources were given to others already: its
 // run was placed anew and no longer counts them.
-func (p *pass) givesUp(st stop) bool {
-	key, _ := schema.ParseKey("run/" + st.worker.Run)
-	r := p.runs[key]
+func (p *pass) givesUp(st *stop) bool {
+	r := p.runs[st.key]
 	return r == nil || r.placed == nil || !r.stopping
 }
 
@@ -287,7 +291,7 @@ func (p *pass) afterCopy(s *site, b *schema.BindTarget, e *edges) {
 }
 
 func (p *pass) afterMount(s *site, b *schema.BindTarget, e *edges) {
-	c := p.claims[claimKey{b.UID, b.Source, s.m.name}]
+	c := s.claims[sourceID{b.UID, b.Source}]
 	if c == nil || c.mountRight() {
 		return
 	}
@@ -309,7 +313,7 @@ func (p *pass) driftOfMount(s *site, c *claim) {
 	if c.seen != nil {
 		message = driftChanged(what)
 	}
-	p.drift(s.m, c.drive.key, message)
+	s.noteDrift(c.drive.key, message)
 }
 
 func (p *pass) driftOfExport(c *claim, e *schema.Export) {
@@ -321,9 +325,9 @@ func (p *pass) driftOfExport(c *claim, e *schema.Export) {
 	if e != nil {
 		message = driftChanged(what)
 	}
-	p.drift(c.home, c.drive.key, message)
+	c.home.site.noteDrift(c.drive.key, message)
 }
 
-func (p *pass) drift(m *machine, object schema.Key, message string) {
-	p.out.Drift = append(p.out.Drift, schema.Drift{Machine: m.name, Object: object, Message: message})
+func (s *site) noteDrift(object schema.Key, message string) {
+	s.drift = append(s.drift, schema.Drift{Machine: s.m.name, Object: object, Message: message})
 }

@@ -7,31 +7,33 @@ import (
 	"astraeus.io/astraeus/schema"
 )
 
-// finishClaims decides transports and modes and writes exports and mounts into
-// the targets of both sides.
-func (p *pass) finishClaims() {
-	for _, m := range p.order {
-		s := p.work.sites[m.name]
-		slices.SortFunc(s.mounts, func(a, b *claim) int { return compareSource(a.drive.key, b.drive.key, a.key.source, b.key.source) })
-		for _, c := range s.mounts {
-			slices.Sort(c.users)
-			c.users = slices.Compact(c.users)
-			p.finishClaim(c)
-			s.a.Mounts = append(s.a.Mounts, c.mount())
-		}
+// finishMounts decides the transports and modes of a machine's claims and writes
+// its mounts into its target.
+func (s *site) finishMounts(p *pass) {
+	slices.SortFunc(s.mounts, func(a, b *claim) int { return compareSource(a.drive.key, b.drive.key, a.key.source, b.key.source) })
+	if len(s.mounts) > 0 {
+		s.a.Mounts = make([]schema.MountTarget, 0, len(s.mounts))
 	}
-	for _, m := range p.order {
-		s := p.work.sites[m.name]
-		slices.SortFunc(s.exports, func(a, b *claim) int {
-			if n := compareSource(a.drive.key, b.drive.key, a.key.source, b.key.source); n != 0 {
-				return n
-			}
-			return compareStrings(a.key.client, b.key.client)
-		})
-		for _, c := range s.exports {
-			if len(c.way.client) > 0 { // nothing is exported to nobody knows whom (D-80)
-				s.a.Exports = append(s.a.Exports, c.export())
-			}
+	for _, c := range s.mounts {
+		slices.Sort(c.users)
+		c.users = slices.Compact(c.users)
+		p.finishClaim(c)
+		s.a.Mounts = append(s.a.Mounts, c.mount())
+	}
+}
+
+// finishExports writes the other side of claims into the target of their source.
+func (s *site) finishExports() {
+	slices.SortFunc(s.exports, func(a, b *claim) int {
+		if n := compareSource(a.drive.key, b.drive.key, a.key.source, b.key.source); n != 0 {
+			return n
+		}
+		return compareStrings(a.key.client, b.key.client)
+	})
+	for _, c := range s.exports {
+		s.needDir(c.drive, c.key.source, c.drive.spec.Permissions.Create)
+		if len(c.way.client) > 0 { // nothing is exported to nobody knows whom (D-80)
+			s.a.Exports = append(s.a.Exports, c.export())
 		}
 	}
 }
@@ -214,43 +216,61 @@ func (p *pass) failureOf(m *machine, action schema.Action, uid string, source in
 	return nil
 }
 
-// measure tells machines which paths they measure (D-91).
-func (p *pass) measure() {
-	for _, key := range p.keysOf(schema.KindDrive) {
-		d := p.drives[key]
-		if d == nil {
-			continue
-		}
+// indexSources notes for each machine which sources it measures because they name it.
+func (p *pass) indexSources() {
+	for _, m := range p.order {
+		m.sources = nil
+	}
+	for _, d := range p.drives {
 		for i := range d.spec.Sources {
-			p.measureSource(d, i)
+			src := &d.spec.Sources[i]
+			// One machine's, or the machine that measures a shared one (D-4).
+			if src.NodeScope == schema.ScopePlaced || src.NodeScope == schema.ScopeLocalAny || d.grants[i].path == "" {
+				continue
+			}
+			if m := p.machines[src.Node]; m != nil && m.org == d.org {
+				m.sources = append(m.sources, driveSource{d, i})
+			}
 		}
 	}
 }
 
-func (p *pass) measureSource(d *drive, i int) {
-	src := &d.spec.Sources[i]
-	t := schema.MeasureTarget{Drive: d.key, UID: d.uid, Source: i, Path: src.Path, Grant: d.grants[i].path}
-	at := func(m *machine) {
-		if m == nil || m.org != d.org {
-			return
-		}
-		if s := p.work.sites[m.name]; s != nil {
-			s.a.Measure = append(s.a.Measure, t)
-		}
+// driveSource is one source of a drive.
+type driveSource struct {
+	drive  *drive
+	source int
+}
+
+// measure tells a machine which paths it measures (D-91).
+func (p *pass) measure(s *site) {
+	add := func(d *drive, i int, path string) {
+		s.a.Measure = append(s.a.Measure, schema.MeasureTarget{Drive: d.key, UID: d.uid, Source: i, Path: path, Grant: d.grants[i].path})
 	}
-	switch src.NodeScope {
-	case schema.ScopePlaced:
-		t.Path = ""
-		for _, m := range p.holders[d.uid] {
-			at(m)
+	for _, at := range s.m.sources {
+		add(at.drive, at.source, at.drive.spec.Sources[at.source].Path)
+	}
+	if s.m.seen == nil {
+		return
+	}
+	mine := func(uid string) *drive {
+		d := p.driveUID[uid]
+		if d == nil || d.org != s.m.org || p.drives[d.key] != d {
+			return nil
 		}
-	case schema.ScopeLocalAny:
-		for _, m := range p.scratch[sourceID{d.uid, i}] {
-			at(m)
+		return d
+	}
+	s.m.seen.eachHeld(func(uid string) {
+		d := mine(uid)
+		for i := 0; d != nil && i < len(d.spec.Sources); i++ {
+			if d.spec.Sources[i].NodeScope == schema.ScopePlaced {
+				add(d, i, "")
+			}
 		}
-	default: // one machine, or the machine that measures a shared one (D-4)
-		if t.Grant != "" {
-			at(p.machines[src.Node])
+	})
+	for id, path := range s.m.seen.paths {
+		d := mine(id.uid)
+		if d != nil && path.Exists && id.source >= 0 && id.source < len(d.spec.Sources) && d.spec.Sources[id.source].NodeScope == schema.ScopeLocalAny {
+			add(d, id.source, d.spec.Sources[id.source].Path)
 		}
 	}
 }

@@ -55,7 +55,8 @@ type template struct {
 	group    string
 	machines int
 	task     *schema.TaskTemplate
-	hash     string              // of its blob, set when it is first assigned
+	hash     string // of its blob; both are set when it is first assigned
+	blob     []byte
 	binds    []schema.BindTarget // its mounts, where every machine has the same
 
 	network     schema.NetworkMode // that it asks for

@@ -32,8 +32,8 @@ func (v *View) collectClaims(p schema.Plan) {
 
 // wantedClaim is a claim that live workers need.
 func (v *View) wantedClaim(client *schema.Assignment, m *schema.MountTarget, source *schema.Assignment) Claim {
-	c := &claim{key: claimKey{m.UID, m.Source, client.Machine}, mode: m.Mode, home: v.pass.machines[m.From],
-		client: v.pass.machines[client.Machine], way: way{transports: m.Transports, server: m.Addresses}}
+	c := &claim{key: claimKey{m.UID, m.Source, client.Machine}, mode: m.Mode, home: v.pass.machines[m.From], client: v.pass.machines[client.Machine],
+		way: way{transports: m.Transports, server: m.Addresses}}
 	out := Claim{Drive: m.Drive, UID: m.UID, Source: m.Source, From: m.From, Client: client.Machine, Mode: m.Mode}
 	for i := range client.Workers {
 		w := &client.Workers[i]

@@ -22,7 +22,7 @@ func (v *View) Run(key schema.Key) (r RunView, ok bool) {
 		}
 	}
 	if w, waits := v.waits[waitID{key, ""}]; waits {
-		r.Reasons, r.Summary = slices.Clone(w.Reasons), w.Summary
+		r.Reasons, r.Summary = slices.Clone(w.Reasons), w.Summary()
 	}
 	if !placed {
 		for _, slot := range slotsOf(key.Name, a.Object.Spec.(*schema.RunSpec)) {
@@ -41,7 +41,7 @@ func (v *View) Run(key schema.Key) (r RunView, ok bool) {
 }
 
 func (v *View) worker(pl *schema.Placement, w *schema.PlacedWorker) WorkerView {
-	out := WorkerView{Name: w.Name, Group: w.Group, Rank: w.Rank, Index: w.Index, Machine: w.Machine, Address: v.pass.addressOf(pl, w),
+	out := WorkerView{Name: w.Name, Group: w.Group, Rank: w.Rank, Index: w.Index, Machine: w.Machine, Address: addressOf(v.pass.machines[w.Machine], pl, w),
 		GPUs: slices.Clone(w.GPUs), Outcome: cloneOutcome(w.Outcome)}
 	if w.Outcome != nil {
 		out.State = w.Outcome.State
@@ -49,7 +49,7 @@ func (v *View) worker(pl *schema.Placement, w *schema.PlacedWorker) WorkerView {
 	}
 	out.State = v.workerState(w.Machine, idOfPlaced(pl, w))
 	if wait, waits := v.waits[waitID{pl.Run, w.Name}]; waits {
-		out.Reasons, out.Summary = slices.Clone(wait.Reasons), wait.Summary
+		out.Reasons, out.Summary = slices.Clone(wait.Reasons), wait.Summary()
 	}
 	return out
 }

@@ -13,18 +13,17 @@ import (
 // explainWaits says why each run or worker that should run does not: after
 // everything is placed, so that the reasons fit what is left.
 func (p *pass) explainWaits() {
+	p.explainWorkers()
 	cache := map[string][]schema.Reason{}
 	p.out.Waits = make([]schema.Wait, 0, p.waitingWorkers())
-	byName := slices.Clone(p.queue)
-	slices.SortFunc(byName, func(a, b *run) int { return schema.CompareKeys(a.key, b.key) })
-	for _, r := range byName {
+	for _, r := range p.byName {
 		if r.object == nil || r.placed != nil && r.placed.Outcome != "" && r.short == nil {
 			continue
 		}
 		if r.short != nil || r.placed == nil || r.stopping {
 			p.wait(r.key, "", p.whyUnplaced(r, cache))
 		}
-		if r.placed != nil && !r.stopping && r.placed.Outcome == "" {
+		if r.active() {
 			p.waitWorkers(r)
 		}
 	}
@@ -32,32 +31,18 @@ func (p *pass) explainWaits() {
 
 func (p *pass) wait(key schema.Key, worker string, reasons []schema.Reason) {
 	if len(reasons) > 0 {
-		p.out.Waits = append(p.out.Waits, schema.Wait{Run: key, Worker: worker, Reasons: reasons, Summary: schema.Summarize(reasons, schema.MostInSummary)})
+		p.out.Waits = append(p.out.Waits, schema.Wait{Run: key, Worker: worker, Reasons: reasons})
 	}
 }
 
 // waitingWorkers guesses the number of waits: one a worker that is to be started.
 func (p *pass) waitingWorkers() (n int) {
-	for i := range p.out.Steps {
-		if p.out.Steps[i].Action == schema.ActionStartWorker {
+	for _, st := range p.out.Steps {
+		if st.Action == schema.ActionStartWorker {
 			n++
 		}
 	}
 	return n
-}
-
-// keep moves reasons out of the buffer that they were collected in. Their
-// slices are cut from larger pieces, each with no room to grow into the next.
-func (p *pass) keep(list []schema.Reason) []schema.Reason {
-	if len(list) == 0 {
-		return nil
-	}
-	if cap(p.reasons)-len(p.reasons) < len(list) {
-		p.reasons = make([]schema.Reason, 0, max(256, len(list)))
-	}
-	from := len(p.reasons)
-	p.reasons = append(p.reasons, list...)
-	return p.reasons[from:len(p.reasons):len(p.reasons)]
 }
 
 // whyUnplaced is why a run has no place, or its newer spec has none.
@@ -298,11 +283,10 @@ func (g *grouping) finish() []schema.Reason {
 	return reasons
 }
 
+func (p *pass) isBackingOff(pl *schema.Placement) bool { return p.now.Before(pl.NotBefore) }
+
 // backingOff is the wait of a run that starts again later.
-func (p *pass) backingOff(pl *schema.Placement) []schema.Reason {
-	if !p.now.Before(pl.NotBefore) {
-		return nil
-	}
+func backingOff(pl *schema.Placement) []schema.Reason {
 	delay := backoff(max(1, pl.Failures)).Round(time.Second)
 	return []schema.Reason{{Code: schema.ReasonBackoff, Count: 1,
 		Args: schema.ReasonArgs{Text: delay.String(), Need: int64(pl.Attempt + 1), Why: pl.LastEnd}}}

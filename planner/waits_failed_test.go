@@ -34,7 +34,7 @@ spec: {task_template: {command: sh, datavolume_refs: [{name: data}]}}
 	over.Sequence, over.Failures = 2, []schema.Failure{}
 	const waits = "waiting for /scratch/x of drive data to be made on gpu-01"
 	in.Observed.Machines = []*schema.MachineReport{&failing}
-	require.Equal(t, waits+"; CreateDir of data on gpu-01: /scratch/x: no space left on device", Plan(in).Waits[0].Summary)
+	require.Equal(t, waits+"; CreateDir of data on gpu-01: /scratch/x: no space left on device", Plan(in).Waits[0].Summary())
 	in.Observed.Machines = []*schema.MachineReport{&over, &failing}
-	require.Equal(t, waits, Plan(in).Waits[0].Summary)
+	require.Equal(t, waits, Plan(in).Waits[0].Summary())
 }

@@ -2,32 +2,70 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 
 	"astraeus.io/astraeus/schema"
 )
 
+// explainWorkers finds, machine by machine, what each placed worker that is not
+// running waits for.
+func (p *pass) explainWorkers() {
+	each(p.byName, func(r *run) {
+		if r.active() {
+			r.waits = make([][]schema.Reason, len(r.placed.Workers))
+		}
+	})
+	each(p.order, p.explainTenants)
+}
+
+// explainTenants keeps the reasons of one machine's workers in one piece of memory.
+func (p *pass) explainTenants(m *machine) {
+	var all []schema.Reason
+	ends := make([]int, len(m.tenants))
+	for i := range m.tenants {
+		n := &m.tenants[i]
+		if n.worker().Outcome == nil && !p.isBackingOff(n.run.placed) {
+			first := len(all) == 0
+			if all = p.whyNotRunning(n, m, all); first && len(all) > 0 {
+				all = slices.Grow(all, 2*(len(m.tenants)-i))
+			}
+		}
+		ends[i] = len(all)
+	}
+	from := 0
+	for i, to := range ends {
+		if to > from {
+			m.tenants[i].run.waits[m.tenants[i].i] = all[from:to:to]
+		}
+		from = to
+	}
+}
+
 // waitWorkers says of each placed worker that is not running what it waits for.
 func (p *pass) waitWorkers(r *run) {
-	if reasons := p.backingOff(r.placed); reasons != nil {
-		p.wait(r.key, "", reasons)
+	if p.isBackingOff(r.placed) {
+		p.wait(r.key, "", backingOff(r.placed))
 		return
 	}
 	for i := range r.placed.Workers {
 		w := &r.placed.Workers[i]
-		if w.Outcome == nil {
-			p.wait(r.key, w.Name, p.keep(p.whyNotRunning(r, w)))
+		switch {
+		case w.Outcome != nil:
+		case r.on[i] == nil: // its machine was forgotten
+			p.wait(r.key, w.Name, []schema.Reason{{Code: schema.ReasonLost, Machine: w.Machine, Count: 1, Args: schema.ReasonArgs{Machine: w.Machine}}})
+		default:
+			p.wait(r.key, w.Name, r.waits[i])
 		}
 	}
 }
 
-func (p *pass) whyNotRunning(r *run, w *schema.PlacedWorker) []schema.Reason {
+// whyNotRunning appends to list.
+func (p *pass) whyNotRunning(n *tenant, m *machine, list []schema.Reason) []schema.Reason {
+	r, w := n.run, n.worker()
 	one := func(code schema.ReasonCode, args schema.ReasonArgs) []schema.Reason {
-		return append(p.scrap[:0], schema.Reason{Code: code, Machine: w.Machine, Count: 1, Args: args})
+		return append(list, schema.Reason{Code: code, Machine: w.Machine, Count: 1, Args: args})
 	}
-	m := p.machines[w.Machine]
 	switch {
-	case m == nil:
-		return one(schema.ReasonLost, schema.ReasonArgs{Machine: w.Machine})
 	case m.state == schema.MachineDown:
 		return one(schema.ReasonLost, schema.ReasonArgs{Machine: w.Machine, Drive: p.mayWrite(r, w)})
 	case !m.up():
@@ -39,37 +77,33 @@ func (p *pass) whyNotRunning(r *run, w *schema.PlacedWorker) []schema.Reason {
 		if seen.State == schema.WorkerLost {
 			return one(schema.ReasonLost, schema.ReasonArgs{Machine: w.Machine})
 		}
-		return nil
+		return list
 	}
 	unknown := r.placed.Attempt > 0 && p.unknownMachine(r) != nil || p.unknownOlder(r) != nil || p.olderOnItsWay(r)
-	if stops := p.work.stops[r.key.Scoped()]; (len(stops) > 0 || unknown) && !there {
+	if (len(r.stops) > 0 || unknown) && !there {
 		return one(schema.ReasonStopping, schema.ReasonArgs{})
 	}
-	reasons := p.whyNotReady(r, w, m)
-	if f := p.failureOf(m, schema.ActionStartWorker, r.placed.RunUID, 0, w.Name); f != nil {
-		reasons = append(reasons, failed(m, f, w.Name))
+	from := len(list)
+	if n.at >= 0 {
+		list = p.whyNotReady(m.site, &m.site.a.Workers[n.at], list)
 	}
-	if len(reasons) == 0 {
+	if f := p.failureOf(m, schema.ActionStartWorker, r.placed.RunUID, 0, w.Name); f != nil {
+		list = append(list, failed(m, f, w.Name))
+	}
+	if len(list) == from {
 		return one(schema.ReasonStarting, schema.ReasonArgs{})
 	}
-	return reasons
+	return list
 }
 
-// whyNotReady looks at what the worker stands on. Its answer is good until it is
-// asked again.
-func (p *pass) whyNotReady(r *run, w *schema.PlacedWorker, m *machine) []schema.Reason {
-	s := p.work.sites[m.name]
-	i, wanted := s.wanted[idOfPlaced(r.placed, w)]
-	if !wanted {
-		return nil
-	}
-	list := p.scrap[:0]
-	defer func() { p.scrap = list[:0] }()
+// whyNotReady appends what the worker stands on and is not there.
+func (p *pass) whyNotReady(s *site, w *schema.WorkerTarget, list []schema.Reason) []schema.Reason {
+	m := s.m
 	add := func(code schema.ReasonCode, args schema.ReasonArgs) {
 		list = append(list, schema.Reason{Code: code, Machine: m.name, Count: 1, Args: args})
 	}
-	for j := range s.a.Workers[i].Mounts {
-		b := &s.a.Workers[i].Mounts[j]
+	for j := range w.Mounts {
+		b := &w.Mounts[j]
 		var action schema.Action
 		switch b.From {
 		case schema.BindDir:
@@ -84,7 +118,10 @@ func (p *pass) whyNotReady(r *run, w *schema.PlacedWorker, m *machine) []schema.
 			p.waitClaim(s, b, add, &list)
 			continue
 		}
-		if f := p.failureOf(m, action, b.UID, b.Source, ""); action != "" && f != nil {
+		if action == "" {
+			continue
+		}
+		if f := p.failureOf(m, action, b.UID, b.Source, ""); f != nil {
 			list = append(list, failed(m, f, b.Drive.Name))
 		}
 	}
@@ -114,7 +151,7 @@ func (p *pass) waitCopy(s *site, b *schema.BindTarget, add func(schema.ReasonCod
 // waitClaim: `waiting for imagenet to be mounted from gpu-01 (Exported)` (D-80),
 // with the failure of either side beside it.
 func (p *pass) waitClaim(s *site, b *schema.BindTarget, add func(schema.ReasonCode, schema.ReasonArgs), list *[]schema.Reason) {
-	c := p.claims[claimKey{b.UID, b.Source, s.m.name}]
+	c := s.claims[sourceID{b.UID, b.Source}]
 	if c == nil || c.mountRight() {
 		return
 	}

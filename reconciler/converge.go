@@ -40,11 +40,11 @@ func (c convergence) why(once bool) string {
 	return c.runs(once)
 }
 
-func stepsLeft(steps []schema.Step) string {
+func stepsLeft(steps []*schema.Step) string {
 	if len(steps) == 1 {
-		return "1 step left: " + stepText(steps[0])
+		return "1 step left: " + stepText(*steps[0])
 	}
-	return fmt.Sprintf("%d steps left, the first is %s", len(steps), stepText(steps[0]))
+	return fmt.Sprintf("%d steps left, the first is %s", len(steps), stepText(*steps[0]))
 }
 
 func stepText(s schema.Step) string {
@@ -79,7 +79,7 @@ func (c convergence) runs(once bool) string {
 	waits := map[schema.Key]bool{}
 	for _, w := range c.plan.Waits {
 		if slices.ContainsFunc(w.Reasons, func(r schema.Reason) bool { return endsByItself[r.Code] }) {
-			return fmt.Sprintf("%s waits: %s", w.Run, w.Summary)
+			return fmt.Sprintf("%s waits: %s", w.Run, w.Summary())
 		}
 		waits[w.Run] = true
 	}

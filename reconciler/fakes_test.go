@@ -371,7 +371,7 @@ func fakePlace(in planner.Input, p *schema.Plan, key schema.Key, machine string,
 			}
 		}
 	}
-	p.Steps = append(p.Steps, schema.Step{Machine: machine, Action: schema.ActionStartWorker, Object: key})
+	p.Steps = append(p.Steps, &schema.Step{Machine: machine, Action: schema.ActionStartWorker, Object: key})
 }
 
 func machineObject(name string) *schema.Object {

@@ -46,7 +46,7 @@ func (t *tracker) putBack(events []schema.Event) { t.events = append(events, t.e
 
 // planned remembers why copies are to go, by the newest plan alone: a reason that
 // no longer holds must not be told of a later removal.
-func (t *tracker) planned(steps []schema.Step) {
+func (t *tracker) planned(steps []*schema.Step) {
 	clear(t.why)
 	for _, s := range steps {
 		if s.Destructive || s.Action.Destructive() {

@@ -43,7 +43,7 @@ func TestCopiesMakeEvents(t *testing.T) {
 		"drive/ws-1.hf Copied: Copy made on gpu-01", "drive/ws-1.hf Filled: Copy filled on gpu-01",
 	}, messages(&tr))
 
-	tr.planned([]schema.Step{{
+	tr.planned([]*schema.Step{{
 		Machine: "gpu-01", Action: schema.ActionEvictCopy, Args: schema.StepArgs{UID: "u"}, Destructive: true,
 		Why: schema.Why{Message: schema.WhyMessage(schema.WhyDiskNearlyFull, "")},
 	}})
@@ -72,7 +72,7 @@ func TestWhyACopyIsGone(t *testing.T) {
 	tr.compare(copies(present), back, at(0))
 	require.Equal(t, []string{"drive/ws-1.hf Removed: Copy removed from gpu-01: evicted: the machine's data location is over its limit"}, messages(&tr))
 
-	tr.planned([]schema.Step{{Machine: "gpu-01", Action: schema.ActionEvictCopy, Args: schema.StepArgs{UID: "u"}, Why: schema.Why{Message: "evicted: x"}}})
+	tr.planned([]*schema.Step{{Machine: "gpu-01", Action: schema.ActionEvictCopy, Args: schema.StepArgs{UID: "u"}, Why: schema.Why{Message: "evicted: x"}}})
 	tr.planned(nil)
 	tr.compare(copies(present), copies(), at(0))
 	require.Equal(t, []string{"drive/ws-1.hf Removed: Copy removed from gpu-01"}, messages(&tr))
@@ -174,7 +174,7 @@ func drawDecisions(rt *rapid.T) schema.Decisions {
 //
 func TestConvergence(t *testing.T) {
 	wait := func(codes ...schema.ReasonCode) []schema.Wait {
-		w := schema.Wait{Run: runKey("train"), Summary: "why"}
+		w := schema.Wait{Run: runKey("train")}
 		for _, c := range codes {
 			w.Reasons = append(w.Reasons, schema.Reason{Code: c})
 		}
@@ -193,7 +193,7 @@ func TestConvergence(t *testing.T) {
 	}{
 		"nothing": {func(*convergence) {}, "", ""},
 		"a step": {func(c *convergence) {
-			c.plan.Steps = []schema.Step{{Machine: "m1", Action: schema.ActionMount, Object: runKey("train")}}
+			c.plan.Steps = []*schema.Step{{Machine: "m1", Action: schema.ActionMount, Object: runKey("train")}}
 		}, "1 step left: Mount run/ws-1.train on m1", "1 step left: Mount run/ws-1.train on m1"},
 		"decided":   {func(c *convergence) { c.info.Decided = true }, "decisions were just written", "decisions were just written"},
 		"no commit": {func(c *convergence) { c.leading.found.desired = nil }, "no commit was loaded yet", "no commit was loaded yet"},
@@ -204,7 +204,7 @@ func TestConvergence(t *testing.T) {
 			c.status.Machines["m1"] = Machine{State: schema.MachineUp, Assigned: 5, Applied: 4}
 		}, "machine m1 has not taken its newest assignment yet", "machine m1 has not taken its newest assignment yet"},
 		"a machine that is Down has nothing in flight": {func(c *convergence) { c.status.Machines["m1"] = Machine{State: schema.MachineDown, Assigned: 5} }, "", ""},
-		"a wait that ends by itself":                   {func(c *convergence) { c.plan.Waits = wait(schema.ReasonNoRoom, schema.ReasonMounting) }, "run/ws-1.train waits: why", "run/ws-1.train waits: why"},
+		"a wait that ends by itself":                   {func(c *convergence) { c.plan.Waits = wait(schema.ReasonStopping) }, "run/ws-1.train waits: its older workers are being stopped first", "run/ws-1.train waits: its older workers are being stopped first"},
 		"a wait for a person":                          {func(c *convergence) { c.plan.Waits = wait(schema.ReasonNoDataLocation) }, "", ""},
 		"running": {func(c *convergence) {
 			c.leading.state.Placed = placed(schema.RestartNever, "")

@@ -1,6 +1,9 @@
 package schema
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Action is what a step does, in the order of design.md.
 type Action string
@@ -84,12 +87,38 @@ const (
 	WhyChanged        WhyCode = "CHANGED" // options differ from what is wanted
 )
 
-// Wait says why a worker of a run is not running yet (D-59, X-34).
+// Wait says why a worker of a run is not running yet (D-59, X-34). Its JSON has
+// its summary too.
 type Wait struct {
+	Run     Key
+	Worker  string // "" when the whole run waits for a place
+	Reasons []Reason
+}
+
+// Summary is the reasons in one line. It is made when it is asked for: a plan has
+// waits by the hundred thousand of which few are read.
+func (w Wait) Summary() string { return Summarize(w.Reasons, MostInSummary) }
+
+type waitJSON struct {
 	Run     Key      `json:"run"`
-	Worker  string   `json:"worker,omitempty"` // "" when the whole run waits for a place
+	Worker  string   `json:"worker,omitempty"`
 	Reasons []Reason `json:"reasons"`
 	Summary string   `json:"summary"`
+}
+
+// MarshalJSON writes the summary beside the reasons (conventions.md).
+func (w Wait) MarshalJSON() ([]byte, error) {
+	return json.Marshal(waitJSON{w.Run, w.Worker, w.Reasons, w.Summary()})
+}
+
+// UnmarshalJSON reads the reasons; the summary is made anew.
+func (w *Wait) UnmarshalJSON(data []byte) error {
+	var raw waitJSON
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return err
+	}
+	*w = Wait{raw.Run, raw.Worker, raw.Reasons}
+	return nil
 }
 
 // Hold says why a change is not let through (G-9).
@@ -127,8 +156,9 @@ type Plan struct {
 	// TaskTemplate or DriveList (X-35).
 	Blobs map[string][]byte
 	// Steps holds every step of the plan, withheld ones too, in an order that
-	// respects After; destructive ones first where order allows.
-	Steps []Step
+	// respects After; destructive ones first where order allows. Those that are
+	// released are the targets' own: nobody changes them.
+	Steps []*Step
 	Waits []Wait
 	Holds []Hold
 	Drift []Drift

@@ -144,8 +144,7 @@ const shortestStep = 6
 // findWord takes a step's id or its beginning, or a worker's name.
 func (x *explanation) findWord(word string) error {
 	var steps []*schema.Step
-	for i := range x.Plan.Steps {
-		s := &x.Plan.Steps[i]
+	for _, s := range x.Plan.Steps {
 		if x.scope.covers(s.Object) && (s.ID == word || len(word) >= shortestStep && strings.HasPrefix(s.ID, word)) {
 			steps = append(steps, s)
 		}
@@ -296,7 +295,7 @@ func (x *explanation) waits() {
 		if !x.scope.covers(w.Run) || !x.waitsFor(w) {
 			continue
 		}
-		out := ExplainedWait{Run: w.Run, Worker: w.Worker, Summary: w.Summary, Reasons: append([]schema.Reason{}, w.Reasons...)}
+		out := ExplainedWait{Run: w.Run, Worker: w.Worker, Summary: w.Summary(), Reasons: append([]schema.Reason{}, w.Reasons...)}
 		// Grouped reasons name ten machines; here each has its own.
 		if w.Worker == "" && x.objects[w.Run] {
 			if all := planner.Explain(x.Input, w.Run); len(all) > 0 {

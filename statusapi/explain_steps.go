@@ -37,7 +37,7 @@ func (x *explanation) steps() {
 	left := map[stepKey]bool{}
 	var todo []ExplainedStep
 	for _, s := range x.Plan.Steps {
-		left[keyOfStep(s)] = true
+		left[keyOfStep(*s)] = true
 		if !wanted[s.ID] {
 			continue
 		}
@@ -45,7 +45,7 @@ func (x *explanation) steps() {
 		if released[s.ID] {
 			state = StepReleased
 		}
-		todo = append(todo, ExplainedStep{state, s})
+		todo = append(todo, ExplainedStep{state, *s})
 	}
 	for _, s := range x.effects() {
 		if !left[keyOfStep(s)] {
@@ -60,8 +60,7 @@ func (x *explanation) steps() {
 func (x *explanation) wanted() map[string]bool {
 	byID := map[string]*schema.Step{}
 	var ids []string
-	for i := range x.Plan.Steps {
-		s := &x.Plan.Steps[i]
+	for _, s := range x.Plan.Steps {
 		byID[s.ID] = s
 		switch {
 		case x.step != nil:

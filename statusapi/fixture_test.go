@@ -84,8 +84,8 @@ func cluster() *View {
 			Now:      noon,
 		},
 		Plan: schema.Plan{
-			Steps: []schema.Step{{ID: "step-1", Machine: "gpu-01", Action: schema.ActionCreateCopy, Object: key(nsResearch, "cache")}},
-			Waits: []schema.Wait{{Run: run.Key, Summary: "waiting", Reasons: []schema.Reason{{Code: schema.ReasonNoDataLocation, Machine: "gpu-01"}}}},
+			Steps: []*schema.Step{{ID: "step-1", Machine: "gpu-01", Action: schema.ActionCreateCopy, Object: key(nsResearch, "cache")}},
+			Waits: []schema.Wait{{Run: run.Key, Reasons: []schema.Reason{{Code: schema.ReasonNoDataLocation, Machine: "gpu-01"}}}},
 			Holds: []schema.Hold{{Object: held.Key, Code: schema.CodeHostAccessForbidden, Status: 403, Message: "no"}},
 		},
 		Commit: "c0ffee",

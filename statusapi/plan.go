@@ -23,7 +23,7 @@ func onePlan(r *request) (any, error) {
 	}
 	for _, s := range r.Plan.Steps {
 		if r.scope.covers(s.Object) {
-			out.Pending = append(out.Pending, s)
+			out.Pending = append(out.Pending, *s)
 		}
 	}
 	for _, w := range r.Plan.Waits {

@@ -143,7 +143,7 @@ func (e *environment) mayApply(c *cli.Context, controller *control.Controller, c
 func dataDeleted(input planner.Input, plan schema.Plan) (deletes []deletion) {
 	for _, step := range plan.Steps {
 		if step.Action == schema.ActionDeleteCopy {
-			deletes = append(deletes, deletionOf(step))
+			deletes = append(deletes, deletionOf(*step))
 		}
 	}
 	heard := map[string]bool{}
@@ -341,7 +341,7 @@ func away(s reconciler.Status) (names []string) {
 }
 
 // filling is what grows at the moment.
-func (a *applying) filling(steps []schema.Step) (out []view.Filling) {
+func (a *applying) filling(steps []*schema.Step) (out []view.Filling) {
 	v, err := a.controller.Source().View(context.Background())
 	if err != nil {
 		return nil

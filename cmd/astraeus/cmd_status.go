@@ -97,7 +97,7 @@ func waitsTable(waits []schema.Wait, names view.Names) view.Table {
 			t.Rows = append(t.Rows, []string{"", "", fmt.Sprintf("and %d more; -o json has all", len(waits)-i)})
 			break
 		}
-		t.Rows = append(t.Rows, []string{names.Name(w.Run), w.Worker, w.Summary})
+		t.Rows = append(t.Rows, []string{names.Name(w.Run), w.Worker, w.Summary()})
 	}
 	return t
 }

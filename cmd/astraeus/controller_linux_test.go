@@ -151,7 +151,7 @@ func TestDataDeletedIsNamed(t *testing.T) {
 		Observed: schema.Observed{Machines: []*schema.MachineReport{{Name: "heard", Copies: []schema.Copy{}}, {Name: "silent"}}},
 	}
 	drive := schema.Key{Kind: schema.KindDrive, Namespace: "ws-1", Name: "cache"}
-	plan := schema.Plan{Steps: []schema.Step{{Action: schema.ActionDeleteCopy, Object: drive, Machine: "heard"}}}
+	plan := schema.Plan{Steps: []*schema.Step{{Action: schema.ActionDeleteCopy, Object: drive, Machine: "heard"}}}
 	require.Equal(t, []deletion{{drive, "heard", false}}, dataDeleted(input, plan))
 	plan.Decisions.Bury = []schema.Tombstone{{Key: drive}}
 	deletes := dataDeleted(input, plan)

@@ -430,7 +430,7 @@ func (w *world) unrest() string {
 	case c.pass.Err != nil:
 		return "the pass failed: " + c.pass.Err.Error()
 	case len(c.plan.Steps) > 0:
-		return "steps are left: " + stepsText(c.plan.Steps) + w.released(c)
+		return "steps are left: " + plannedText(c.plan.Steps) + w.released(c)
 	case c.pass.Decided:
 		return "it decides on"
 	case len(c.plan.Drift) > 0:
@@ -496,7 +496,7 @@ func (w *world) released(c *controller) string {
 		}
 	}
 	for _, wait := range c.plan.Waits {
-		text += "; " + wait.Run.Name + " " + wait.Worker + " waits: " + wait.Summary
+		text += "; " + wait.Run.Name + " " + wait.Worker + " waits: " + wait.Summary()
 	}
 	return text
 }

@@ -278,12 +278,12 @@ func (w *world) checkPlan(p *schema.Plan) {
 	at := map[string]int{}
 	for i, s := range p.Steps {
 		if _, twice := at[s.ID]; twice {
-			w.failf("the step %s is in the plan twice", stepText(s))
+			w.failf("the step %s is in the plan twice", stepText(*s))
 		}
 		at[s.ID] = i
 		for _, id := range s.After {
 			if j, there := at[id]; !there || j >= i {
-				w.failf("%s comes before what it comes after", stepText(s))
+				w.failf("%s comes before what it comes after", stepText(*s))
 			}
 		}
 	}

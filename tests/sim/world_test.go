@@ -110,6 +110,14 @@ func (w *world) advance(d time.Duration) {
 	}
 }
 
+func plannedText(steps []*schema.Step) string {
+	list := make([]schema.Step, 0, len(steps))
+	for _, s := range steps {
+		list = append(list, *s)
+	}
+	return stepsText(list)
+}
+
 func stepsText(steps []schema.Step) string {
 	if len(steps) == 0 {
 		return "no step"
@@ -194,6 +202,6 @@ func (w *world) tracePass(c *controller) {
 		add("head %s", d.Head)
 	}
 	if len(list)+len(c.plan.Steps) > 0 {
-		w.tracef("%s passes: %s; steps: %s", c.name, strings.Join(list, "; "), stepsText(c.plan.Steps))
+		w.tracef("%s passes: %s; steps: %s", c.name, strings.Join(list, "; "), plannedText(c.plan.Steps))
 	}
 }

@@ -85,7 +85,7 @@ func (v markdownPlan) tables(doc planner.PlanDocument) []markdownTable {
 		all[5].rows = append(all[5].rows, []string{v.names.Object(p.Run), p.Worker, p.Machine})
 	}
 	for _, w := range OpenWaits(doc.Steps, doc.Waits) {
-		all[6].rows = append(all[6].rows, []string{v.names.Object(w.Run), w.Worker, w.Summary})
+		all[6].rows = append(all[6].rows, []string{v.names.Object(w.Run), w.Worker, w.Summary()})
 	}
 	for _, d := range doc.Diagnostics {
 		all[8].rows = append(all[8].rows, []string{d.Pos.String(), string(d.Severity), string(d.Code), d.Message})

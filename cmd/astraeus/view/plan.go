@@ -218,7 +218,7 @@ func WaitLine(w schema.Wait, names Names) string {
 	if w.Worker != "" {
 		name += " " + w.Worker
 	}
-	return Plain(name) + ": " + Plain(w.Summary)
+	return Plain(name) + ": " + Plain(w.Summary())
 }
 
 // HoldLine is "drive acme/research/x  409 CODE: why".

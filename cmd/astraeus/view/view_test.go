@@ -65,8 +65,8 @@ func document() planner.PlanDocument {
 			{ID: "5", Machine: "gpu-01", Action: schema.ActionStartWorker, Object: api0, Args: schema.StepArgs{Worker: "api-0-0"}, Why: schema.Why{Message: "placed here"}},
 		},
 		Waits: []schema.Wait{
-			{Run: train, Worker: "train-0", Summary: "needs 2 GPUs, 0 free"},
-			{Run: api0, Worker: "api-0-0", Summary: "said by the steps", Reasons: []schema.Reason{{Code: schema.ReasonCreatingCopy}}},
+			{Run: train, Worker: "train-0", Reasons: []schema.Reason{{Code: schema.ReasonGPUs, Count: 1, Args: schema.ReasonArgs{Need: 2}}}},
+			{Run: api0, Worker: "api-0-0", Reasons: []schema.Reason{{Code: schema.ReasonCreatingCopy}}},
 		},
 		Holds: []schema.Hold{hold},
 		Drift: []schema.Drift{{Machine: "gpu-03", Object: imagenet, Message: "its mount is gone"}},
@@ -123,7 +123,7 @@ func TestMarkdownIsBounded(t *testing.T) {
 	for range 500 {
 		doc.Changes = append(doc.Changes, doc.Changes[0])
 		doc.Drift = append(doc.Drift, schema.Drift{Machine: "gpu-01", Object: doc.Changes[0].Object, Message: long})
-		doc.Waits = append(doc.Waits, schema.Wait{Run: doc.Changes[0].Object, Summary: long})
+		doc.Waits = append(doc.Waits, schema.Wait{Run: doc.Changes[0].Object, Reasons: []schema.Reason{{Code: schema.ReasonForbidden, Count: 1, Args: schema.ReasonArgs{Text: long}}}})
 		doc.Diagnostics = append(doc.Diagnostics, schema.Diagnostic{Message: long})
 	}
 	got := render(t, "markdown", doc, false)

@@ -155,12 +155,12 @@ func TestEventsThatCameAgain(t *testing.T) {
 // with the brake on, nothing new is decided and no new step released, and
 // what was released may finish.
 func TestBrake(t *testing.T) {
-	step := func(id string) schema.Step { return schema.Step{ID: id, Machine: "gpu-01"} }
-	steps := []schema.Step{step("1"), step("2")}
+	step := func(id string) *schema.Step { return &schema.Step{ID: id, Machine: "gpu-01"} }
+	steps := []*schema.Step{step("1"), step("2")}
 	b := &Brake{plan: func(planner.Input) schema.Plan {
 		return schema.Plan{
 			Commit: "c", Decisions: schema.Decisions{Head: "c"}, Steps: steps,
-			Targets: map[string]*schema.Assignment{"gpu-01": {Machine: "gpu-01", Steps: steps[:1]}},
+			Targets: map[string]*schema.Assignment{"gpu-01": {Machine: "gpu-01", Steps: []schema.Step{*steps[0]}}},
 		}
 	}}
 	before := b.Plan(planner.Input{})
@@ -168,10 +168,10 @@ func TestBrake(t *testing.T) {
 	require.Equal(t, 1, b.Stop(), "only step 1 was released")
 	require.Equal(t, 1, b.Stop())
 
-	steps = []schema.Step{step("1"), step("2"), step("3")}
+	steps = []*schema.Step{step("1"), step("2"), step("3")}
 	held := b.Plan(planner.Input{})
 	require.True(t, held.Decisions.Empty())
-	require.Equal(t, []schema.Step{step("1")}, held.Steps)
+	require.Equal(t, []*schema.Step{step("1")}, held.Steps)
 	require.Equal(t, before.Targets["gpu-01"], held.Targets["gpu-01"])
 	require.NotSame(t, before.Targets["gpu-01"], held.Targets["gpu-01"], "the store stamps what it is given")
 
@@ -182,9 +182,9 @@ func TestBrake(t *testing.T) {
 func TestProgress(t *testing.T) {
 	var p Progress
 	require.Zero(t, p.Total())
-	p.Note([]schema.Step{{ID: "1"}, {ID: "2"}})
+	p.Note([]*schema.Step{{ID: "1"}, {ID: "2"}})
 	require.Equal(t, []int{0, 2}, []int{p.Done(), p.Total()})
-	p.Note([]schema.Step{{ID: "2"}, {ID: "3"}})
+	p.Note([]*schema.Step{{ID: "2"}, {ID: "3"}})
 	require.Equal(t, []int{1, 3}, []int{p.Done(), p.Total()})
 	p.Note(nil)
 	require.Equal(t, []int{3, 3}, []int{p.Done(), p.Total()})

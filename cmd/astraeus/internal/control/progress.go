@@ -8,7 +8,7 @@ import (
 type Progress struct{ seen, left map[string]bool }
 
 // Note takes the steps of the newest plan.
-func (p *Progress) Note(steps []schema.Step) {
+func (p *Progress) Note(steps []*schema.Step) {
 	if p.seen == nil {
 		p.seen = map[string]bool{}
 	}
