@@ -114,9 +114,7 @@ func (p *pass) newMachine(a *schema.AcceptedObject, r *schema.MachineReport) *ma
 		m.takeReport(r)
 	}
 	m.given = p.in.Given[m.name]
-	if network, err := netip.ParsePrefix(spec.NodeNetwork); err == nil && network.Addr().Is4() {
-		m.nodeNet = network.Masked()
-	}
+	m.nodeNet = nodeNetOf(spec)
 	if spec.DataLocation != nil {
 		m.location = newPlace(spec.DataLocation, m.seen)
 	}

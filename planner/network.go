@@ -75,6 +75,15 @@ func whyNoAddress(mode schema.NetworkMode, m *machine) (schema.Reason, bool) {
 	return schema.Reason{Code: schema.ReasonNoHostNumber, Args: schema.ReasonArgs{Text: m.spec.NodeNetwork}}, false
 }
 
+// nodeNetOf is a machine's node network, zero for none.
+func nodeNetOf(spec *schema.MachineSpec) netip.Prefix {
+	network, err := netip.ParsePrefix(spec.NodeNetwork)
+	if err != nil || !network.Addr().Is4() {
+		return netip.Prefix{}
+	}
+	return network.Masked()
+}
+
 // hostNumber is the last byte of an address of the machine's node network, 0
 // for any other address.
 func (m *machine) hostNumber(address string) int {

@@ -19,7 +19,6 @@ type sighting struct {
 	workers map[workerID]schema.Worker
 	paths   map[sourceID]schema.PathState
 	failed  map[failureID]schema.Failure
-	checks  map[schema.CheckID]schema.CheckState
 }
 
 // workerID is what makes a worker the same one.
@@ -97,12 +96,6 @@ func (p *pass) sight(r *schema.MachineReport) *sighting {
 		s.paths = make(map[sourceID]schema.PathState, len(r.Paths))
 		for _, path := range r.Paths {
 			s.paths[sourceID{path.UID, path.Source}] = path
-		}
-	}
-	if len(r.Checks) > 0 {
-		s.checks = make(map[schema.CheckID]schema.CheckState, len(r.Checks))
-		for _, c := range r.Checks {
-			s.checks[c.CheckID] = c
 		}
 	}
 	if len(r.Failures) > 0 {

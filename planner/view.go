@@ -3,6 +3,7 @@ package planner
 import (
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"astraeus.io/astraeus/schema"
@@ -137,6 +138,10 @@ type View struct {
 	claims   []Claim
 	byDrive  map[string][]Claim
 	users    map[string][]UserView
+
+	named       sync.Once // guards what namesIn remembers
+	byNamespace map[string][]NameView
+
 	measures map[string]measured // by drive uid
 }
 

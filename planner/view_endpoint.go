@@ -48,7 +48,7 @@ func (v *View) Endpoint(key schema.Key) (e EndpointView, ok bool) {
 		e.Refused = &hold
 	}
 	behind := behindEndpoint(a)
-	for _, run := range v.runsBehind(behind) {
+	for _, run := range runsBehind(behind, specOf[schema.ReplicaGroupSpec](v.pass, behind)) {
 		e.Backends = append(e.Backends, v.backends(a, run)...)
 	}
 	for i := range e.Backends {
@@ -79,13 +79,12 @@ func (v *View) Endpoints() []EndpointView {
 }
 
 // runsBehind are the runs whose workers stand behind an endpoint: the run itself,
-// or the members of the replica group in their order.
-func (v *View) runsBehind(behind schema.Key) []schema.Key {
-	if behind.Kind == schema.KindRun {
+// or the members of the replica group in their order (nil: it is not in force).
+func runsBehind(behind schema.Key, group *schema.ReplicaGroupSpec) []schema.Key {
+	switch {
+	case behind.Kind == schema.KindRun:
 		return []schema.Key{behind}
-	}
-	group := specOf[schema.ReplicaGroupSpec](v.pass, behind)
-	if group == nil {
+	case group == nil:
 		return nil
 	}
 	keys := make([]schema.Key, group.Replicas)
@@ -124,21 +123,30 @@ func (p *pass) ready(e *schema.AcceptedObject, pl *schema.Placement, w *schema.P
 
 // passes asks the report of the worker's machine for the check of an endpoint.
 func (p *pass) passes(e *schema.AcceptedObject, pl *schema.Placement, w *schema.PlacedWorker, address string) (bool, string) {
+	m := p.machines[w.Machine]
+	if m == nil || m.seen == nil {
+		return checkPasses(e, nil, pl, w, address)
+	}
+	return checkPasses(e, m.seen.report.Checks, pl, w, address)
+}
+
+// checkPasses looks for the verdict on a worker among its machine's; without a
+// check every worker passes (N-1).
+func checkPasses(e *schema.AcceptedObject, verdicts []schema.CheckState, pl *schema.Placement, w *schema.PlacedWorker, address string) (bool, string) {
 	c, checked := checkOf(e, &schema.WorkerTarget{Run: pl.Run, RunUID: pl.RunUID, Generation: pl.Generation, Attempt: pl.Attempt,
 		Name: w.Name, Address: address})
 	if !checked {
 		return true, ""
 	}
-	m := p.machines[w.Machine]
-	if m == nil || m.seen == nil {
-		return false, notChecked
+	id := c.ID()
+	for i := range verdicts {
+		v := verdicts[i]
+		if v.RunUID == "" { // a state file leaves out what makes the worker this one
+			v.RunUID, v.Generation, v.Attempt = id.RunUID, id.Generation, id.Attempt
+		}
+		if v.CheckID == id {
+			return v.Passing, v.Message
+		}
 	}
-	state, there := m.seen.checks[c.ID()]
-	switch {
-	case !there:
-		return false, notChecked
-	case !state.Passing:
-		return false, state.Message
-	}
-	return true, ""
+	return false, notChecked
 }

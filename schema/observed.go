@@ -284,9 +284,9 @@ type Measurement struct {
 // CheckID identifies a health check: one that is asked anything else is another.
 type CheckID struct {
 	Endpoint   string `json:"endpoint"` // "ws-….api"
-	RunUID     string `json:"run_uid"`
-	Generation int64  `json:"generation"`
-	Attempt    int    `json:"attempt"`
+	RunUID     string `json:"run_uid,omitempty"`
+	Generation int64  `json:"generation,omitempty"`
+	Attempt    int    `json:"attempt,omitempty"`
 	Worker     string `json:"worker"`
 	Address    string `json:"address"`
 	Port       int    `json:"port"`

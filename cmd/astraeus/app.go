@@ -94,7 +94,7 @@ func commands(env *environment) []*cli.Command {
 	list := []*cli.Command{
 		validateCommand(env), planCommand(env), applyCommand(env), serveCommand(env), labCommand(env),
 		approveCommand(env), syncCommand(env),
-		statusCommand(env), logsCommand(env), getCommand(env), describeCommand(env), explainCommand(env), eventsCommand(env), waitCommand(env),
+		statusCommand(env), logsCommand(env), getCommand(env), describeCommand(env), explainCommand(env), resolveCommand(env), eventsCommand(env), waitCommand(env),
 		historyCommand(env), machineCommand(env), newCommand(env), fmtCommand(env), versionCommand(env), completionCommand(env),
 	}
 	return slices.DeleteFunc(list, func(c *cli.Command) bool { return c == nil })

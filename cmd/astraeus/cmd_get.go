@@ -31,6 +31,9 @@ var listers = map[string]lister{
 	"volumes":  {listVolumes, oneVolume},
 	"mounts":   {listMounts, nil},
 	"events":   {listEvents, nil},
+
+	"endpoints": {listEndpoints, oneEndpoint},
+	"names":     {listNames, nil},
 }
 
 // listerOf takes kinds as people write them: singular, plural, and the
@@ -41,6 +44,8 @@ func listerOf(word string) (lister, error) {
 		return listers["mounts"], nil
 	case "event", "events":
 		return listers["events"], nil
+	case "name", "names":
+		return listers["names"], nil
 	}
 	kind, ok := schema.KindOfWord(word)
 	if !ok {

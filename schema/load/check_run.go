@@ -26,6 +26,7 @@ func (r *reader) checkRun(s *schema.RunSpec) {
 	r.checkGroups(s)
 	r.checkGang("spec", s)
 	r.checkAccesses("spec.external_accesses", s.ExternalAccesses)
+	r.checkEgress(s.Network)
 	if s.CheckpointPath != "" {
 		r.failIf("spec.checkpoint_path", schema.ContainerPathProblem(s.CheckpointPath))
 	}
@@ -85,8 +86,21 @@ func (r *reader) checkReplicaGroup(s *schema.ReplicaGroupSpec) {
 	r.checkTemplate("spec.task_template", &s.TaskTemplate)
 	r.checkGang("spec.task_template", &schema.RunSpec{TaskTemplate: &s.TaskTemplate})
 	r.checkHealth("spec.health_check", s.HealthCheck, s.Port)
+	r.checkEgress(s.Network)
 	member := r.d.meta.Name + "-" + strconv.Itoa(max(s.Replicas, 1)-1)
 	r.checkWorkerName("metadata.name", member, "", &s.TaskTemplate)
+}
+
+// checkEgress judges the names of a policy (N-5).
+func (r *reader) checkEgress(n *schema.Network) {
+	if n == nil || n.Egress == nil {
+		return
+	}
+	for i, name := range n.Egress.Names {
+		if problem := schema.EgressNameProblem(name); problem != "" {
+			r.fail(each("spec.network.egress.names", i), sayEgressName(name, problem))
+		}
+	}
 }
 
 func (r *reader) checkTemplate(at string, t *schema.TaskTemplate) {
