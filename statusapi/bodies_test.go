@@ -22,7 +22,7 @@ func names(list List[Drive]) (out []string) {
 
 // D-92
 func TestDrives(t *testing.T) {
-	h := NewHandler(fixed{view: cluster()}, nil)
+	h := serve(t, fixed{view: cluster()})
 	want := []string{"ws-research.cache", "ws-research.imagenet", "ws-research.refused", "ws-serving.imagenet"}
 	require.Equal(t, want, names(body[List[Drive]](t, h, "/v1/drives")))
 	require.Equal(t, want, names(body[List[Drive]](t, h, "/v1/datavolumes")))
@@ -42,7 +42,7 @@ func TestDrives(t *testing.T) {
 
 // What is held back is shown, although nothing of it is in force. // G-9
 func TestHeldDrive(t *testing.T) {
-	h := NewHandler(fixed{view: cluster()}, nil)
+	h := serve(t, fixed{view: cluster()})
 	d := body[Drive](t, h, "/v1/drives/refused")
 	require.Equal(t, "Held", string(d.Status.State))
 	require.Equal(t, schema.CodeHostAccessForbidden, d.Refused.Code)
@@ -51,7 +51,7 @@ func TestHeldDrive(t *testing.T) {
 
 // D-33
 func TestMachines(t *testing.T) {
-	h := NewHandler(fixed{view: cluster()}, nil)
+	h := serve(t, fixed{view: cluster()})
 	m := body[Machine](t, h, "/v1/machines/gpu-01")
 	require.Equal(t, "/mnt/nvme0/astraeus", m.Recommended)
 	require.Equal(t, schema.MachineUp, m.State)
@@ -71,7 +71,7 @@ func TestRecommendedOnRoot(t *testing.T) {
 
 // The documents' field names of a volume. // V-10
 func TestVolume(t *testing.T) {
-	h := NewHandler(fixed{view: cluster()}, nil)
+	h := serve(t, fixed{view: cluster()})
 	w := ask(t, h, http.MethodGet, "/v1/volumes/vol-3f9c2a1b8e4d6071")
 	var raw struct {
 		Volume               map[string]any   `json:"volume"`
@@ -95,7 +95,7 @@ func TestVolume(t *testing.T) {
 }
 
 func TestPaging(t *testing.T) {
-	h := NewHandler(fixed{view: cluster()}, nil)
+	h := serve(t, fixed{view: cluster()})
 	var got []string
 	query := url.Values{"limit": {"1"}}
 	for range 10 {
@@ -113,7 +113,7 @@ func TestPaging(t *testing.T) {
 }
 
 func TestEvents(t *testing.T) {
-	h := NewHandler(fixed{view: cluster()}, nil)
+	h := serve(t, fixed{view: cluster()})
 	require.Len(t, body[List[schema.Event]](t, h, "/v1/events").Items, 3)
 	require.Len(t, body[List[schema.Event]](t, h, long+"/events").Items, 2)
 	one := body[List[schema.Event]](t, h, "/v1/events?object=drive/ws-serving.imagenet")
@@ -126,7 +126,7 @@ func TestEvents(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	h := NewHandler(fixed{view: cluster()}, nil)
+	h := serve(t, fixed{view: cluster()})
 	p := body[Plan](t, h, "/v1/plan")
 	require.Equal(t, "c0ffee", p.Commit)
 	require.Len(t, p.Pending, 1)
@@ -144,7 +144,7 @@ func TestAcceptedRoundTrip(t *testing.T) {
 	run := schema.Key{Kind: schema.KindRun, Namespace: nsResearch, Name: "train"}
 	view.Input.Placed = map[schema.Key]schema.Placement{run: {Run: run, RunUID: "uid-train", Generation: 1, Workers: []schema.PlacedWorker{{Name: "train-0", Machine: "gpu-01"}}}}
 	view.Input.Accepted.Tombstones = map[string]*schema.Tombstone{"t1": {UID: "t1", Key: key(nsResearch, "old")}}
-	h := NewHandler(fixed{view: view}, nil)
+	h := serve(t, fixed{view: view})
 	accepted, placed := body[Accepted](t, h, "/v1/accepted").State()
 	require.Equal(t, schema.HashJSON(view.Input.Accepted), schema.HashJSON(accepted))
 	require.Equal(t, schema.HashJSON(view.Input.Placed), schema.HashJSON(placed))
@@ -155,7 +155,7 @@ func TestAcceptedRoundTrip(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	s := body[Status](t, NewHandler(fixed{view: cluster()}, nil), "/v1/status")
+	s := body[Status](t, serve(t, fixed{view: cluster()}), "/v1/status")
 	require.Equal(t, "lab", s.Cluster)
 	require.True(t, s.Ready)
 	require.Equal(t, map[string]int{"Up": 1}, s.Machines)
@@ -180,7 +180,7 @@ func TestDriveStatus(t *testing.T) {
 	machine.Measurements = []schema.Measurement{{Drive: nsResearch + ".imagenet", UID: "uid-imagenet", Bytes: 150e9, Files: 1281167, Answers: one, At: noon}}
 
 	view.Plan = planner.Plan(view.Input)
-	d := body[Drive](t, NewHandler(fixed{view: view}, nil), long+"/drives/imagenet")
+	d := body[Drive](t, serve(t, fixed{view: view}), long+"/drives/imagenet")
 	require.Equal(t, "Available", string(d.Status.State))
 	require.Equal(t, []string{"gpu-01"}, d.Status.Where)
 	require.EqualValues(t, 150e9, *d.Status.UsedBytes)
@@ -191,11 +191,11 @@ func TestDriveStatus(t *testing.T) {
 	require.Equal(t, "reader-0", d.UsedBy[0].Worker)
 
 	machine.State, machine.Measurements[0].Answers = schema.MachineDown, zero
-	d = body[Drive](t, NewHandler(fixed{view: view}, nil), long+"/drives/imagenet")
+	d = body[Drive](t, serve(t, fixed{view: view}), long+"/drives/imagenet")
 	require.Equal(t, "Unreachable", string(d.Status.State))
 	require.Equal(t, "source 0 is on machine gpu-01 which is Down", d.Status.Message)
 
-	c := body[Drive](t, NewHandler(fixed{view: view}, nil), long+"/drives/cache")
+	c := body[Drive](t, serve(t, fixed{view: view}), long+"/drives/cache")
 	require.Len(t, c.Copies, 1)
 	require.Equal(t, "gpu-01", c.Copies[0].Machine)
 	require.EqualValues(t, 7, c.Copies[0].Bytes)
@@ -208,7 +208,7 @@ func TestDriveSaysWhenItWasMeasured(t *testing.T) {
 		{Drive: nsResearch + ".cache", Bytes: 7, Files: 1, Answers: 1, At: noon},
 		{Drive: nsResearch + ".cache", Source: 1, Bytes: 7, Files: 1, Answers: 1, At: noon.Add(-time.Hour)},
 	}
-	h := NewHandler(fixed{view: view}, nil)
+	h := serve(t, fixed{view: view})
 	cache := body[Drive](t, h, "/v1/drives/"+nsResearch+".cache")
 	require.NotNil(t, cache.Status.UsedBytes)
 	require.True(t, noon.Add(-time.Hour).Equal(*cache.Status.MeasuredAt))

@@ -1,9 +1,7 @@
 package statusapi
 
 import (
-	"cmp"
 	"slices"
-	"strconv"
 	"time"
 
 	"astraeus.io/astraeus/planner"
@@ -35,17 +33,17 @@ func MetadataOf(o *schema.AcceptedObject) Metadata {
 	}
 }
 
-// order sorts objects as their keys sort, and names one in a page token.
-func (m Metadata) order() string { return m.Namespace + "\x00" + m.Name }
-
 // Drive is a drive's body (D-90, D-92).
 type Drive struct {
 	Metadata Metadata         `json:"metadata"`
 	Spec     schema.DriveSpec `json:"spec"`
 	Status   DriveStatus      `json:"status"`
-	UsedBy   []DriveUser      `json:"used_by"`
-	Claims   []Claim          `json:"claims"`
-	Copies   []Copy           `json:"copies"`
+	// UsedBy are the live workers that use it, as far as the caller sees their runs.
+	UsedBy []DriveUser `json:"used_by"`
+	// HiddenReferenceCount counts the workers that use it and are not shown.
+	HiddenReferenceCount int     `json:"hidden_reference_count"`
+	Claims               []Claim `json:"claims"`
+	Copies               []Copy  `json:"copies"`
 	// Refused is the change that is held back, beside the spec in force (G-9).
 	Refused *schema.Hold `json:"refused,omitempty"`
 }
@@ -86,65 +84,89 @@ type Copy struct {
 	Filled   bool             `json:"filled"`
 }
 
-// Claim is a network mount (D-80).
-type Claim struct {
-	Drive     string             `json:"drive"`
-	Source    int                `json:"source"`
-	From      string             `json:"from"`
-	Client    string             `json:"client"`
-	State     planner.ClaimState `json:"state"`
-	Transport schema.Transport   `json:"transport,omitempty"`
-	Mode      schema.Mode        `json:"mode,omitempty"`
-	Message   string             `json:"message,omitempty"`
-	Users     []string           `json:"users"`
-}
-
 // stateHeld is the state of an object of which nothing is in force yet.
 const stateHeld = "Held"
 
-func listDrives(r *request) (any, error) {
-	var out []Drive
-	for _, o := range r.index[schema.KindDrive] {
-		if r.scope.covers(o.Object.Key) {
-			out = append(out, r.drive(o))
+// driveFacts is what a drive's body is made from.
+type driveFacts struct {
+	accepted *schema.AcceptedObject
+	view     *planner.DriveView // nil when nothing of it is in force
+}
+
+var drives = &collection{
+	word: "drives", entries: entriesOf(schema.KindDrive),
+	facts: func(s *state, e entry) any {
+		f := driveFacts{accepted: e.object}
+		if v, ok := s.derived().Drive(e.key); ok {
+			f.view = &v
 		}
-	}
-	return page(r.query, out, func(d Drive) string { return d.Metadata.order() })
+		return f
+	},
+	body: func(r *request, facts any) any { return r.drive(facts.(driveFacts)) },
+	manner: func(r *request, facts any) string {
+		f := facts.(driveFacts)
+		if f.accepted.Refused != nil && !r.all() || r.private() && f.view != nil && len(f.view.UsedBy)+len(f.view.Claims) > 0 {
+			return "-"
+		}
+		return plainly(r)
+	},
+	filters: map[string]filter{
+		"state": byWordOf("only drives in this state", func(r *request, f driveFacts) string { return string(f.state()) }),
+		"machine": anyOf("only drives that are on this machine, or that have a copy there", func(_ *request, f driveFacts) []string {
+			if f.view == nil {
+				return nil
+			}
+			return f.view.Where
+		}),
+		"workspace": byWorkspace(func(f driveFacts) schema.Key { return f.accepted.Object.Key }),
+		labelFilter: byLabel(func(f driveFacts) *schema.Object { return f.accepted.Object }),
+	},
 }
 
-func oneDrive(r *request) (any, error) {
-	o, err := r.find(schema.KindDrive)
-	if err != nil {
-		return nil, err
+// entriesOf are the accepted objects of a kind.
+func entriesOf(kind schema.Kind) func(*state) []entry {
+	return func(s *state) []entry {
+		out := make([]entry, 0, len(s.kinds[kind]))
+		for _, o := range s.kinds[kind] {
+			out = append(out, entry{id: o.Object.Key.Scoped(), key: o.Object.Key, object: o})
+		}
+		return out
 	}
-	return r.drive(o), nil
 }
 
-func (r *request) drive(o *schema.AcceptedObject) Drive {
-	d := Drive{Metadata: MetadataOf(o), UsedBy: []DriveUser{}, Claims: []Claim{}, Copies: []Copy{}, Refused: refusedHold(o)}
-	if spec, ok := o.Object.Spec.(*schema.DriveSpec); ok {
+func (f driveFacts) state() planner.DriveState {
+	switch {
+	case f.view != nil:
+		return f.view.State
+	case held(f.accepted):
+		return stateHeld
+	}
+	return ""
+}
+
+func (r *request) drive(f driveFacts) Drive {
+	d := Drive{Metadata: MetadataOf(f.accepted), UsedBy: []DriveUser{}, Claims: []Claim{}, Copies: []Copy{}, Refused: r.refused(f.accepted)}
+	if spec, ok := f.accepted.Object.Spec.(*schema.DriveSpec); ok {
 		d.Spec = *spec
 	}
-	v, ok := r.derived.Drive(o.Object.Key)
-	if !ok {
-		d.Status.Where = []string{}
-		if held(o) {
-			d.Status.State = stateHeld
-		}
+	d.Status = DriveStatus{State: f.state(), Where: []string{}}
+	v := f.view
+	if v == nil {
 		return d
 	}
 	d.Status = DriveStatus{
 		State: v.State, Message: v.Message, Where: append([]string{}, v.Where...), UsedBytes: v.Used, Files: v.Files,
-		Answers: v.Answers, Workers: len(v.UsedBy), ManagedBy: v.Managed,
-	}
-	if v.Used != nil || v.Files != nil {
-		d.Status.MeasuredAt = r.measuredAt(o)
+		Answers: v.Answers, MeasuredAt: v.MeasuredAt, Workers: len(v.UsedBy), ManagedBy: v.Managed,
 	}
 	for _, u := range v.UsedBy {
+		if !r.sees(u.Run) {
+			d.HiddenReferenceCount++
+			continue
+		}
 		d.UsedBy = append(d.UsedBy, DriveUser{r.ref(u.Run), u.Worker, u.Machine, u.Source, u.Mode, u.State})
 	}
 	for _, c := range v.Claims {
-		d.Claims = append(d.Claims, r.claim(c))
+		d.Claims = append(d.Claims, r.claim(c, v.UsedBy))
 	}
 	for _, c := range v.Copies {
 		d.Copies = append(d.Copies, Copy{"", c.Machine, c.Folder, c.State, c.Bytes, c.Files, c.LastUsed, c.Filled})
@@ -152,51 +174,7 @@ func (r *request) drive(o *schema.AcceptedObject) Drive {
 	return d
 }
 
-// measuredAt is the time of the oldest measurement of a drive, nil when none has one.
-func (r *request) measuredAt(o *schema.AcceptedObject) *time.Time {
-	var oldest *time.Time
-	for _, report := range r.reports {
-		for _, m := range report.Measurements {
-			own := m.UID == o.UID || m.UID == "" && m.Drive == o.Object.Key.Scoped()
-			if own && !m.At.IsZero() && (oldest == nil || m.At.Before(*oldest)) {
-				oldest = &m.At
-			}
-		}
-	}
-	return oldest
-}
-
-// ref names an object as the scope does: local names inside a workspace.
-func (r *request) ref(key schema.Key) string {
-	if r.scope.whole() {
-		return key.Scoped()
-	}
-	return key.Name
-}
-
-func (r *request) claim(c planner.Claim) Claim {
-	return Claim{r.ref(c.Drive), c.Source, c.From, c.Client, c.State, c.Transport, c.Mode, c.Message, append([]string{}, c.Users...)}
-}
-
-func refusedHold(o *schema.AcceptedObject) *schema.Hold {
-	if o.Refused == nil {
-		return nil
-	}
-	return &o.Refused.Hold
-}
-
-func listMounts(r *request) (any, error) {
-	var out []Claim
-	for _, c := range r.derived.Claims() {
-		if r.scope.covers(c.Drive) {
-			out = append(out, r.claim(c))
-		}
-	}
-	slices.SortFunc(out, func(a, b Claim) int { return cmp.Compare(claimID(a), claimID(b)) })
-	return page(r.query, out, claimID)
-}
-
-// claimID orders claims and names one in a page token.
-func claimID(c Claim) string {
-	return c.Drive + "\x00" + strconv.Itoa(c.Source) + "\x00" + c.From + "\x00" + c.Client
+// seesWorker reports whether the caller sees the run of a claim's user.
+func (r *request) seesWorker(worker string, users []planner.UserView) bool {
+	return r.all() || slices.ContainsFunc(users, func(u planner.UserView) bool { return u.Worker == worker && r.sees(u.Run) })
 }

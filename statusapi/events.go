@@ -1,80 +1,78 @@
 package statusapi
 
 import (
-	"fmt"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"astraeus.io/astraeus/schema"
 )
 
-type numbered struct {
-	schema.Event
-	id string
+var events = &collection{
+	word: "events", log: true,
+	entries: func(s *state) []entry {
+		out := make([]entry, len(s.Events))
+		for i, e := range s.Events {
+			out[i] = entry{id: eventID(e), key: e.Object, ref: e}
+		}
+		// Those of one moment stay in the order in which they were written.
+		slices.SortStableFunc(out, func(a, b entry) int { return a.ref.(schema.Event).At.Compare(b.ref.(schema.Event).At) })
+		return out
+	},
+	facts: func(_ *state, e entry) any { return e.ref.(schema.Event) },
+	body: func(r *request, facts any) any {
+		e := facts.(schema.Event)
+		e.Message = r.say(e.Object.Namespace, e.Message)
+		return e
+	},
+	manner: func(r *request, facts any) string {
+		if e := facts.(schema.Event); r.say(e.Object.Namespace, e.Message) != e.Message {
+			return "-"
+		}
+		return "same"
+	},
+	filters: map[string]filter{
+		"object": {
+			doc: "only events of this object: kind/name",
+			fits: func(r *request, facts any, value string) bool {
+				key, err := r.keyOf(value)
+				return err == nil && facts.(schema.Event).Object == key
+			},
+			check: func(r *request, value string) error {
+				_, err := r.keyOf(value)
+				return err
+			},
+		},
+		"since": {
+			doc: "only events from this time on: 2026-01-02T15:04:05Z",
+			fits: func(_ *request, facts any, value string) bool {
+				at, err := timeOf("since", value)
+				return err == nil && !facts.(schema.Event).At.Before(at)
+			},
+			check: func(_ *request, value string) error {
+				_, err := timeOf("since", value)
+				return err
+			},
+		},
+		"type":      byWordOf("only events of this type", func(_ *request, e schema.Event) string { return e.Type }),
+		"machine":   byWordOf("only events on this machine", func(_ *request, e schema.Event) string { return e.Machine }),
+		"workspace": byWorkspace(func(e schema.Event) schema.Key { return e.Object }),
+	},
 }
 
-// stampID makes a token of a moment; several things of one moment are told apart by their order.
-func stampID(at time.Time, seen map[string]int) string {
-	stamp := at.UTC().Format("20060102T150405.000000000")
-	seen[stamp]++
-	return fmt.Sprintf("%s-%06d", stamp, seen[stamp])
+// eventID tells events apart: by the moment, and what they say.
+func eventID(e schema.Event) string {
+	sum := sha256.Sum256([]byte(e.Object.String() + "\x00" + e.Type + "\x00" + e.Machine + "\x00" + e.Message))
+	return e.At.UTC().Format("20060102T150405.000000000") + "-" + hex.EncodeToString(sum[:4])
 }
 
-// wantedObject is ?object=kind/name, zero for all.
-func (r *request) wantedObject() (schema.Key, error) {
-	text := r.query.Get("object")
-	if text == "" {
-		return schema.Key{}, nil
-	}
+// keyOf reads kind/name as the request means it.
+func (r *request) keyOf(text string) (schema.Key, error) {
 	word, name, ok := strings.Cut(text, "/")
 	if !ok || name == "" {
 		return schema.Key{}, problem(http.StatusBadRequest, codeBadRequest, "object must be kind/name")
 	}
 	return r.resolve(word, name)
-}
-
-// since is ?since=, zero for the beginning.
-func (r *request) since() (time.Time, error) {
-	text := r.query.Get("since")
-	if text == "" {
-		return time.Time{}, nil
-	}
-	at, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return time.Time{}, problem(http.StatusBadRequest, codeBadRequest, "since must be a time like 2026-01-02T15:04:05Z")
-	}
-	return at, nil
-}
-
-// listEvents lists events, the oldest first; ?object=drive/ws-….x chooses one
-// object's, ?since= those from a time on.
-func listEvents(r *request) (any, error) {
-	want, err := r.wantedObject()
-	if err != nil {
-		return nil, err
-	}
-	since, err := r.since()
-	if err != nil {
-		return nil, err
-	}
-	seen := map[string]int{}
-	var events []numbered
-	for _, e := range r.Events {
-		if !r.scope.covers(e.Object) || want != (schema.Key{}) && e.Object != want || e.At.Before(since) {
-			continue
-		}
-		events = append(events, numbered{e, stampID(e.At, seen)})
-	}
-	slices.SortStableFunc(events, func(a, b numbered) int { return a.At.Compare(b.At) })
-	cut, err := page(r.query, events, func(e numbered) string { return e.id })
-	if err != nil {
-		return nil, err
-	}
-	list := List[schema.Event]{Items: []schema.Event{}, Continue: cut.Continue}
-	for _, e := range cut.Items {
-		list.Items = append(list.Items, e.Event)
-	}
-	return list, nil
 }

@@ -81,7 +81,8 @@ const maxExplainedEvents = 20
 
 // explain answers for kind/name, run/worker, run/name/worker, a step's id or a
 // worker's name.
-func explain(r *request, id string) (any, error) {
+func explain(_ *Handler, r *request, args []string) (any, error) {
+	id := args[0]
 	x := &explanation{request: r, out: Explanation{
 		ID: id, Placements: []ExplainedPlace{}, Steps: []ExplainedStep{}, Waits: []ExplainedWait{}, Drift: []schema.Drift{},
 		Failures: []ExplainedFailure{}, Events: []schema.Event{},
@@ -130,7 +131,7 @@ func (x *explanation) findWorker(run, worker string) error {
 	if err != nil {
 		return err
 	}
-	v, ok := x.derived.Run(key)
+	v, ok := x.derived().Run(key)
 	if !ok || !slices.ContainsFunc(v.Workers, func(w planner.WorkerView) bool { return w.Name == worker }) {
 		return notFound("worker")
 	}
@@ -145,7 +146,7 @@ const shortestStep = 6
 func (x *explanation) findWord(word string) error {
 	var steps []*schema.Step
 	for _, s := range x.Plan.Steps {
-		if x.scope.covers(s.Object) && (s.ID == word || len(word) >= shortestStep && strings.HasPrefix(s.ID, word)) {
+		if x.sees(s.Object) && (s.ID == word || len(word) >= shortestStep && strings.HasPrefix(s.ID, word)) {
 			steps = append(steps, s)
 		}
 	}
@@ -158,7 +159,7 @@ func (x *explanation) findWord(word string) error {
 	}
 	var runs []schema.Key
 	for _, key := range x.runKeys() {
-		v, _ := x.derived.Run(key)
+		v, _ := x.derived().Run(key)
 		if slices.ContainsFunc(v.Workers, func(w planner.WorkerView) bool { return w.Name == word }) {
 			runs = append(runs, key)
 		}
@@ -177,9 +178,9 @@ func (x *explanation) fill() error {
 	key := x.out.Object
 	x.out.States = append([]string{}, x.states(key)...)
 	x.objects = map[schema.Key]bool{key: true}
-	for _, list := range x.index {
+	for _, list := range x.kinds {
 		for _, o := range list {
-			if o.Object.ManagedBy == key {
+			if o.Object.ManagedBy == key && x.seesObject(o.Object) {
 				x.objects[o.Object.Key] = true
 				x.out.Owns = append(x.out.Owns, o.Object.Key)
 			}
@@ -195,11 +196,13 @@ func (x *explanation) fill() error {
 	x.failures()
 	for _, d := range x.Plan.Drift {
 		if x.about(d.Object, d.Machine) {
+			d.Message = x.say(d.Object.Namespace, d.Message)
 			x.out.Drift = append(x.out.Drift, d)
 		}
 	}
 	for _, e := range x.Events {
 		if e.Object == key {
+			e.Message = x.say(key.Namespace, e.Message)
 			x.out.Events = append(x.out.Events, e)
 		}
 	}
@@ -210,7 +213,7 @@ func (x *explanation) fill() error {
 // about reports whether something about an object on a machine belongs here.
 func (x *explanation) about(object schema.Key, machine string) bool {
 	key := x.out.Object
-	return x.objects[object] || key.Kind == schema.KindMachine && key.Name == machine && x.scope.covers(object)
+	return x.objects[object] || key.Kind == schema.KindMachine && key.Name == machine && x.sees(object)
 }
 
 // declared says what is in force and what is not let through.
@@ -235,7 +238,7 @@ func (x *explanation) declared() error {
 		x.out.ManagedBy = o.Object.ManagedBy
 	}
 	if o.Refused != nil {
-		r := &ExplainedRefusal{Commit: o.Refused.Commit, Hold: o.Refused.Hold, Removal: o.Refused.Candidate == nil, Pos: o.Refused.Hold.Pos}
+		r := &ExplainedRefusal{Commit: o.Refused.Commit, Hold: x.hold(o.Refused.Hold), Removal: o.Refused.Candidate == nil, Pos: o.Refused.Hold.Pos}
 		if c := o.Refused.Candidate; c != nil {
 			r.Pos = c.Origin
 			if o.Object != nil {
@@ -250,7 +253,7 @@ func (x *explanation) declared() error {
 // places lists the workers of runs, and for a drive or a machine those that use it.
 func (x *explanation) places() {
 	for _, key := range x.runKeys() {
-		v, ok := x.derived.Run(key)
+		v, ok := x.derived().Run(key)
 		if !ok {
 			continue
 		}
@@ -264,8 +267,11 @@ func (x *explanation) places() {
 			})
 		}
 	}
-	if v, ok := x.derived.Drive(x.out.Object); ok && x.out.Object.Kind == schema.KindDrive {
+	if v, ok := x.derived().Drive(x.out.Object); ok && x.out.Object.Kind == schema.KindDrive {
 		for _, u := range v.UsedBy {
+			if !x.sees(u.Run) {
+				continue
+			}
 			x.out.Placements = append(x.out.Placements, ExplainedPlace{
 				Run: u.Run, Worker: u.Worker, Machine: u.Machine, State: schema.WorkerState(u.State), Since: x.since(u.Run)[u.Worker],
 			})
@@ -292,14 +298,15 @@ func (x *explanation) hasPlace(run schema.Key, w planner.WorkerView) bool {
 // waits lists the waits of the runs, and those that name the drive or machine.
 func (x *explanation) waits() {
 	for _, w := range x.Plan.Waits {
-		if !x.scope.covers(w.Run) || !x.waitsFor(w) {
+		if !x.sees(w.Run) || !x.waitsFor(w) {
 			continue
 		}
-		out := ExplainedWait{Run: w.Run, Worker: w.Worker, Summary: w.Summary(), Reasons: append([]schema.Reason{}, w.Reasons...)}
+		w = x.wait(w)
+		out := ExplainedWait{Run: w.Run, Worker: w.Worker, Summary: w.Summary(), Reasons: w.Reasons}
 		// Grouped reasons name ten machines; here each has its own.
 		if w.Worker == "" && x.objects[w.Run] {
 			if all := planner.Explain(x.Input, w.Run); len(all) > 0 {
-				out.Reasons = all
+				out.Reasons = x.reasons(w.Run.Namespace, all)
 			}
 		}
 		x.out.Waits = append(x.out.Waits, out)
@@ -336,7 +343,8 @@ func (x *explanation) failures() {
 			continue
 		}
 		for _, f := range report.Failures {
-			if x.about(f.Object, report.Name) || steps[f.Object] && x.scope.covers(f.Object) {
+			if x.about(f.Object, report.Name) || steps[f.Object] && x.sees(f.Object) {
+				f.Message = x.say(f.Object.Namespace, f.Message)
 				x.out.Failures = append(x.out.Failures, ExplainedFailure{report.Name, f})
 			}
 		}

@@ -45,7 +45,7 @@ func (x *explanation) steps() {
 		if released[s.ID] {
 			state = StepReleased
 		}
-		todo = append(todo, ExplainedStep{state, *s})
+		todo = append(todo, ExplainedStep{state, x.request.step(*s)})
 	}
 	for _, s := range x.effects() {
 		if !left[keyOfStep(s)] {
@@ -76,7 +76,7 @@ func (x *explanation) wanted() map[string]bool {
 		id := ids[len(ids)-1]
 		ids = ids[:len(ids)-1]
 		s := byID[id]
-		if s == nil || wanted[id] || !x.scope.covers(s.Object) {
+		if s == nil || wanted[id] || !x.sees(s.Object) {
 			continue
 		}
 		wanted[id] = true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,7 +16,7 @@ import (
 
 // G-11: the audit log of an object, page by page, and of one that is gone.
 func TestHistory(t *testing.T) {
-	h := NewHandler(fixed{view: cluster()}, nil)
+	h := serve(t, fixed{view: cluster()})
 	list := body[List[schema.Record]](t, h, "/v1/objects/drive/cache/history?limit=1")
 	require.Len(t, list.Items, 1)
 	require.Equal(t, "unverified author ada <ada@example.org>", list.Items[0].Commit.By())
@@ -26,7 +27,7 @@ func TestHistory(t *testing.T) {
 	gone := cluster()
 	delete(gone.Input.Accepted.Objects, key(nsResearch, "cache"))
 	gone.Events = nil
-	h = NewHandler(fixed{view: gone}, nil)
+	h = serve(t, fixed{view: gone})
 	require.Len(t, body[List[schema.Record]](t, h, "/v1/objects/drive/ws-research.cache/history").Items, 2)
 	requireProblem(t, ask(t, h, http.MethodGet, "/v1/objects/drive/cache"), http.StatusNotFound, codeNotFound)
 	requireProblem(t, ask(t, h, http.MethodGet, "/v1/objects/drive/never/history"), http.StatusNotFound, codeNotFound)
@@ -49,7 +50,7 @@ func (brokenLog) CommitStatus(context.Context, string) (*schema.CommitStatus, er
 
 // G-11: a commit's status by its id, for a commit-status check.
 func TestCommitStatus(t *testing.T) {
-	h := NewHandler(fixed{view: cluster()}, nil)
+	h := serve(t, fixed{view: cluster()})
 	s := body[schema.CommitStatus](t, h, "/v1/commits/"+commitC0ffee)
 	require.Equal(t, schema.CommitHeld, s.State)
 	require.Len(t, s.Objects, 2)
@@ -58,11 +59,13 @@ func TestCommitStatus(t *testing.T) {
 	for _, bad := range []string{"c0ffee", "main", "%2e%2e%2fhead", "..", commitC0ffee + "/x"} {
 		require.Contains(t, []int{http.StatusBadRequest, http.StatusNotFound}, ask(t, h, http.MethodGet, "/v1/commits/"+bad).Code, bad)
 	}
-	requireProblem(t, ask(t, h, http.MethodGet, long+"/commits/"+commitC0ffee), http.StatusNotFound, codeNotFound)
+	// Below a workspace: what became of its own objects, and of a commit without them nothing.
+	require.Len(t, body[schema.CommitStatus](t, h, long+"/commits/"+commitC0ffee).Objects, 2)
+	requireProblem(t, ask(t, h, http.MethodGet, strings.Replace(long, "research", "serving", 1)+"/commits/"+commitC0ffee), http.StatusNotFound, codeNotFound)
 
 	view := cluster()
 	view.Log = brokenLog{}
-	h = NewHandler(fixed{view: view}, nil)
+	h = serve(t, fixed{view: view})
 	for _, path := range []string{"/v1/commits/" + commitC0ffee, "/v1/objects/drive/cache/history", "/v1/explain/drive/cache"} {
 		p := requireProblem(t, ask(t, h, http.MethodGet, path), http.StatusServiceUnavailable, codeUnavailable)
 		require.NotContains(t, p.Detail, "secret")
@@ -74,7 +77,7 @@ func TestObjectStates(t *testing.T) {
 	view := cluster()
 	gone := key(nsResearch, "old")
 	view.Input.Accepted.Tombstones = map[string]*schema.Tombstone{"t": {UID: "t", Key: gone}, "t2": {UID: "t2", Key: gone}}
-	h := NewHandler(fixed{view: view}, nil)
+	h := serve(t, fixed{view: view})
 	for path, want := range map[string][]string{
 		"drive/cache": {"Accepted", "Available"}, "drive/refused": {"Held"}, "drive/old": {"Deleting"}, "machine/gpu-01": {"Accepted", "Up"},
 		"run/train": {"Accepted", "Waiting"}, "workspace/research": {"Accepted"}, "volume/vol-3f9c2a1b8e4d6071": {"Accepted"},
@@ -93,7 +96,7 @@ func TestExplainAcceptedAndRefused(t *testing.T) {
 	changed := *cache
 	changed.Refused = &schema.Refusal{Commit: "c1", Candidate: candidate, Hold: schema.Hold{Object: candidate.Key, Code: schema.CodeDatavolumeInUse, Status: 409, Message: "in use"}}
 	view.Input.Accepted.Objects[candidate.Key] = &changed
-	x := body[Explanation](t, NewHandler(fixed{view: view}, nil), "/v1/explain/drive/cache")
+	x := body[Explanation](t, serve(t, fixed{view: view}), "/v1/explain/drive/cache")
 	require.Equal(t, []string{"Accepted", "Held", "Available"}, x.States)
 	require.Equal(t, "ada <ada@example.org>", x.Accepted.Commit.Author)
 	require.Equal(t, "orgs/acme/cache.cue", x.Accepted.File)
@@ -104,7 +107,7 @@ func TestExplainAcceptedAndRefused(t *testing.T) {
 	require.Len(t, x.Steps, 1)
 	require.Equal(t, StepWithheld, x.Steps[0].State)
 
-	held := body[Explanation](t, NewHandler(fixed{view: view}, nil), "/v1/explain/drive/refused")
+	held := body[Explanation](t, serve(t, fixed{view: view}), "/v1/explain/drive/refused")
 	require.Nil(t, held.Accepted)
 	require.NotNil(t, held.Refused)
 }
@@ -134,7 +137,7 @@ func crowd(n int) *View {
 
 // an explanation lists every machine with its reason, not ten of them.
 func TestExplainListsAllMachines(t *testing.T) {
-	h := NewHandler(fixed{view: crowd(25)}, nil)
+	h := serve(t, fixed{view: crowd(25)})
 	x := body[Explanation](t, h, "/v1/explain/run/big")
 	require.Len(t, x.Waits, 1)
 	machines := map[string]bool{}
@@ -147,7 +150,7 @@ func TestExplainListsAllMachines(t *testing.T) {
 
 // Unknown ids are told apart from ambiguous ones.
 func TestExplainUnknown(t *testing.T) {
-	h := NewHandler(fixed{view: cluster()}, nil)
+	h := serve(t, fixed{view: cluster()})
 	for path, code := range map[string]string{
 		"drive/never": codeNotFound, "drive/imagenet": codeAmbiguous, "step-9": codeNotFound, "st": codeNotFound, "train/never": codeNotFound,
 		"never/train-0": codeNotFound, "run/train/never": codeNotFound, "drive/cache/x": codeNotFound,
@@ -183,7 +186,7 @@ func TestExplainSteps(t *testing.T) {
 	m.Workers, m.Mounts, m.Exports, m.Paths = []schema.Worker{}, []schema.Mount{}, []schema.Export{}, []schema.PathState{}
 	m.Failures = []schema.Failure{{Object: run.Key, Action: schema.ActionStartWorker, Message: "no such image"}}
 	view.Plan = planner.Plan(view.Input)
-	h := NewHandler(fixed{view: view}, nil)
+	h := serve(t, fixed{view: view})
 	x := body[Explanation](t, h, "/v1/explain/run/reader")
 	states := map[schema.Action]StepState{}
 	for _, s := range x.Steps {

@@ -24,6 +24,15 @@ type fixed struct {
 }
 
 func (f fixed) View(context.Context) (*View, error) { return f.view, f.err }
+func (fixed) Changed() <-chan struct{}              { return nil }
+
+// serve is a handler that ends with the test.
+func serve(t testing.TB, source Source) *Handler {
+	t.Helper()
+	h := NewHandler(Options{Source: source})
+	t.Cleanup(h.Close)
+	return h
+}
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
@@ -156,6 +165,7 @@ func ask(t *testing.T, h http.Handler, method, path string, header ...string) *h
 	r.Host = "127.0.0.1"
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
+	requireDescribed(t, r, w)
 	return w
 }
 

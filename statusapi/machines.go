@@ -1,9 +1,9 @@
 package statusapi
 
 import (
+	"cmp"
 	"path"
 	"slices"
-	"strings"
 
 	"astraeus.io/astraeus/schema"
 )
@@ -18,12 +18,12 @@ type Machine struct {
 	Resources   *schema.Resources    `json:"resources,omitempty"`
 	RDMA        []schema.RDMAPort    `json:"rdma,omitempty"`
 	Network     *schema.NetworkPart  `json:"network_mounts,omitempty"`
-	Location    *MachineDataLocation `json:"data_location"`
+	Location    *MachineDataLocation `json:"data_location"` // null: none was chosen
 	// Recommended is the folder to choose as data location (D-33), "" when none
 	// is known to be good.
 	Recommended string `json:"recommended_data_location,omitempty"`
 	// Disks is null until the machine has reported them.
-	Disks    []schema.Filesystem `json:"disks"`
+	Disks    []schema.Filesystem `json:"disks" nullable:"true"`
 	Copies   []Copy              `json:"copies"`
 	Workers  []MachineWorker     `json:"workers"`
 	Failures []schema.Failure    `json:"failures,omitempty"`
@@ -48,52 +48,55 @@ type MachineWorker struct {
 	State schema.WorkerState `json:"state"`
 }
 
-func listMachines(r *request) (any, error) {
-	var out []Machine
-	for _, o := range r.index[schema.KindMachine] {
-		if r.ofOrg(o) {
-			out = append(out, r.machine(o))
-		}
+// machineFacts is what a machine's body is made from.
+type machineFacts struct {
+	accepted *schema.AcceptedObject
+	report   *schema.MachineReport // nil before the first
+}
+
+func (f machineFacts) state() schema.MachineState {
+	if f.report == nil || f.report.State == "" {
+		return schema.MachineUnknown
 	}
-	return page(r.query, out, func(m Machine) string { return m.Metadata.Name })
+	return f.report.State
 }
 
-func oneMachine(r *request) (any, error) {
-	for _, o := range r.index[schema.KindMachine] {
-		if o.Object.Key.Name == r.name && r.ofOrg(o) {
-			return r.machine(o), nil
+var machines = &collection{
+	word: "machines", entries: entriesOf(schema.KindMachine),
+	facts: func(s *state, e entry) any { return machineFacts{e.object, s.reports[e.key.Name]} },
+	body:  func(r *request, facts any) any { return r.machine(facts.(machineFacts)) },
+	manner: func(r *request, _ any) string {
+		if r.uncut() {
+			return "whole"
 		}
+		return "-" // what is on it is cut to what the request sees
+	},
+	filters: map[string]filter{
+		"state":     byWordOf("only machines in this state", func(_ *request, f machineFacts) string { return string(f.state()) }),
+		labelFilter: byLabel(func(f machineFacts) *schema.Object { return f.accepted.Object }),
+	},
+}
+
+func (r *request) machine(f machineFacts) Machine {
+	m := Machine{
+		Metadata: MetadataOf(f.accepted), State: f.state(), Copies: []Copy{}, Workers: []MachineWorker{}, Refused: r.refused(f.accepted),
 	}
-	return nil, notFound("machine")
-}
-
-func (r *request) ofOrg(o *schema.AcceptedObject) bool {
-	return r.scope.whole() || o.Object.Org == r.scope.org
-}
-
-func (r *request) machine(o *schema.AcceptedObject) Machine {
-	m := Machine{Metadata: MetadataOf(o), State: schema.MachineUnknown, Copies: []Copy{}, Workers: []MachineWorker{}, Refused: refusedHold(o)}
-	spec, ok := o.Object.Spec.(*schema.MachineSpec)
+	spec, ok := f.accepted.Object.Spec.(*schema.MachineSpec)
 	if ok {
 		m.Address, m.Resources, m.RDMA, m.Schedulable = spec.Address, spec.Resources, spec.RDMA, spec.IsSchedulable()
 		if spec.DataLocation != nil {
 			m.Location = &MachineDataLocation{Path: spec.DataLocation.Path, MaxBytes: spec.DataLocation.MaxBytes, UsedBytes: -1, FreeBytes: -1}
 		}
 	}
-	if report := r.reports[o.Object.Key.Name]; report != nil {
-		r.observe(&m, report)
+	if f.report != nil {
+		r.observe(&m, f.report)
 	}
 	return m
 }
 
 func (r *request) observe(m *Machine, report *schema.MachineReport) {
-	if report.State != "" {
-		m.State = report.State
-	}
 	// Declared values win over observed ones (kinds.md).
-	if m.Address == "" {
-		m.Address = report.Address
-	}
+	m.Address = cmp.Or(m.Address, report.Address)
 	if m.Resources == nil {
 		m.Resources = report.Resources
 	}
@@ -101,7 +104,10 @@ func (r *request) observe(m *Machine, report *schema.MachineReport) {
 		m.RDMA = report.RDMA
 	}
 	m.Engine, m.Network, m.Disks = report.Engine, report.Network, report.Filesystems
-	m.Failures, m.Problems = r.failures(report.Failures), report.Problems
+	m.Failures = r.failures(report.Failures)
+	if r.administers(m.Metadata.Org) {
+		m.Problems = report.Problems // they name what lies on the machine, whosever it is
+	}
 	m.Recommended = recommended(report.Filesystems)
 	if m.Location != nil {
 		i := slices.IndexFunc(report.DataLocations, func(s schema.DataLocationState) bool { return s.Path == m.Location.Path })
@@ -111,34 +117,27 @@ func (r *request) observe(m *Machine, report *schema.MachineReport) {
 		}
 	}
 	for _, c := range report.Copies {
-		if name, ok := r.local(c.Drive); ok {
+		if name, ok := r.local(schema.KindDrive, c.Drive); ok {
 			m.Copies = append(m.Copies, Copy{name, "", c.Folder, c.State, c.Bytes, c.Files, c.LastUsed, c.Filled})
 		}
 	}
 	for _, w := range report.Workers {
-		if name, ok := r.local(w.Run); ok {
+		if name, ok := r.local(schema.KindRun, w.Run); ok {
 			m.Workers = append(m.Workers, MachineWorker{name, w.Name, w.State})
 		}
 	}
 }
 
-// failures leaves out those of other workspaces.
+// failures leaves out those of what the request does not see.
 func (r *request) failures(list []schema.Failure) []schema.Failure {
 	var out []schema.Failure
 	for _, f := range list {
-		if r.scope.covers(f.Object) {
+		if r.sees(f.Object) {
+			f.Message = r.say(f.Object.Namespace, f.Message)
 			out = append(out, f)
 		}
 	}
 	return out
-}
-
-// local is a "<namespace>.<name>" as the scope names it; ok is false outside of it.
-func (r *request) local(scoped string) (string, bool) {
-	if r.scope.whole() {
-		return scoped, true
-	}
-	return strings.CutPrefix(scoped, r.scope.namespace+".")
 }
 
 // recommended is the default folder on the recommended filesystem (D-33).

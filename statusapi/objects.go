@@ -26,19 +26,8 @@ const (
 	StateDeleted  = "Deleted"  // nothing of it is left: the answer is a 404
 )
 
-// objectRoute answers objects/{kind}/{name} and objects/{kind}/{name}/history.
-func objectRoute(rest []string) (func(*request) (any, error), bool) {
-	switch {
-	case len(rest) == 3:
-		return func(r *request) (any, error) { return oneObject(r, rest[1], rest[2]) }, true
-	case len(rest) == 4 && rest[3] == "history":
-		return func(r *request) (any, error) { return listHistory(r, rest[1], rest[2]) }, true
-	}
-	return nil, false
-}
-
-func oneObject(r *request, word, name string) (any, error) {
-	key, err := r.resolve(word, name)
+func oneObject(_ *Handler, r *request, args []string) (any, error) {
+	key, err := r.resolve(args[0], args[1])
 	if err != nil {
 		return nil, err
 	}
@@ -51,15 +40,18 @@ func (r *request) object(key schema.Key) (Object, error) {
 	if len(out.States) == 0 {
 		return Object{}, notFound(key.Kind.Word())
 	}
-	if o := shown(r.Input.Accepted.Objects[key]); o != nil {
-		out.Metadata, out.Refused = MetadataOf(o), refusedHold(o)
+	if o := shown(r.accepted[key]); o != nil {
+		out.Metadata, out.Refused = MetadataOf(o), r.refused(o)
 	}
 	return out, nil
 }
 
 // states are the words that are true of an object, none when nothing of it is left.
 func (r *request) states(key schema.Key) (out []string) {
-	if o := r.Input.Accepted.Objects[key]; o != nil {
+	if !r.sees(key) {
+		return nil
+	}
+	if o := r.accepted[key]; o != nil {
 		if o.UID != "" {
 			out = append(out, StateAccepted)
 		}
@@ -69,11 +61,11 @@ func (r *request) states(key schema.Key) (out []string) {
 	}
 	switch key.Kind {
 	case schema.KindRun:
-		if v, ok := r.derived.Run(key); ok {
+		if v, ok := r.derived().Run(key); ok {
 			out = append(out, string(v.Phase))
 		}
 	case schema.KindDrive:
-		if v, ok := r.derived.Drive(key); ok {
+		if v, ok := r.derived().Drive(key); ok {
 			out = append(out, string(v.State))
 		}
 		for _, t := range r.Input.Accepted.Tombstones {
@@ -106,7 +98,7 @@ func (r *request) resolve(word, name string) (schema.Key, error) {
 	case len(found) > 1:
 		return schema.Key{}, ambiguous(found)
 	}
-	if key, err := schema.ParseKey(kind.Word() + "/" + name); err == nil && r.scope.covers(key) {
+	if key, err := schema.ParseKey(kind.Word() + "/" + name); err == nil && r.sees(key) {
 		return key, nil
 	}
 	return schema.Key{}, notFound(kind.Word())
@@ -115,43 +107,62 @@ func (r *request) resolve(word, name string) (schema.Key, error) {
 // named lists the objects of a kind that a name may mean: those there are now, or
 // else those that something is remembered of.
 func (r *request) named(kind schema.Kind, name string) []schema.Key {
+	exact, err := schema.ParseKey(kind.Word() + "/" + name)
+	if err != nil || !r.scope.whole() && kind.InWorkspace() {
+		exact = schema.Key{}
+	}
 	now, then := map[schema.Key]bool{}, map[schema.Key]bool{}
-	exact := schema.Key{}
-	note := func(set map[schema.Key]bool, key schema.Key, id string) {
-		switch {
-		case key.Kind != kind || !r.scope.covers(key):
-		case r.scope.whole() && key.Scoped() == name:
-			exact = key
-		case key.Name == name || id != "" && id == name:
+	note := func(set map[schema.Key]bool, key schema.Key) {
+		if key.Kind == kind && (key.Name == name || key == exact) && r.sees(key) {
 			set[key] = true
 		}
 	}
-	for _, o := range r.index[kind] {
-		note(now, o.Object.Key, o.Object.Metadata.ID)
-	}
-	for key, p := range r.Input.Placed {
-		if !p.Vacant() {
-			note(now, key, "")
+	for _, list := range [][]*schema.AcceptedObject{r.names[kind][name], r.idsOf(kind, name)} {
+		for _, o := range list {
+			if r.seesObject(o.Object) {
+				now[o.Object.Key] = true
+			}
 		}
 	}
+	if r.accepted[exact] != nil {
+		note(now, exact)
+	}
+	if kind == schema.KindRun {
+		for key, p := range r.Input.Placed {
+			if !p.Vacant() {
+				note(now, key)
+			}
+		}
+	}
+	if now[exact] {
+		return []schema.Key{exact}
+	}
+	if len(now) > 0 {
+		return sortedKeys(now)
+	}
 	for _, t := range r.Input.Accepted.Tombstones {
-		note(then, t.Key, "")
+		note(then, t.Key)
 	}
 	for _, e := range r.Events {
-		note(then, e.Object, "")
+		note(then, e.Object)
 	}
-	switch {
-	case exact != schema.Key{}:
+	if then[exact] {
 		return []schema.Key{exact}
-	case len(now) > 0:
-		return sortedKeys(now)
 	}
 	return sortedKeys(then)
 }
 
+// idsOf are the volumes with an id.
+func (r *request) idsOf(kind schema.Kind, id string) []*schema.AcceptedObject {
+	if kind != schema.KindVolume {
+		return nil
+	}
+	return r.ids[id]
+}
+
 // listHistory lists an object's audit log, the oldest first (G-11).
-func listHistory(r *request, word, name string) (any, error) {
-	key, err := r.resolve(word, name)
+func listHistory(h *Handler, r *request, args []string) (any, error) {
+	key, err := r.resolve(args[0], args[1])
 	if err != nil {
 		return nil, err
 	}
@@ -162,24 +173,21 @@ func listHistory(r *request, word, name string) (any, error) {
 	if len(records) == 0 && len(r.states(key)) == 0 {
 		return nil, notFound(key.Kind.Word())
 	}
-	type entry struct {
-		schema.Record
-		id string
-	}
-	entries := make([]entry, len(records))
-	seen := map[string]int{}
+	items := make([]*item, len(records))
 	for i, rec := range records {
-		entries[i] = entry{rec, stampID(rec.At, seen)}
+		items[i] = &item{facts: rec}
 	}
-	cut, err := page(r.query, entries, func(e entry) string { return e.id })
-	if err != nil {
-		return nil, err
-	}
-	list := List[schema.Record]{Items: []schema.Record{}, Continue: cut.Continue}
-	for _, e := range cut.Items {
-		list.Items = append(list.Items, e.Record)
-	}
-	return list, nil
+	return h.page(r, historyOf, "history "+key.String(), items)
+}
+
+// historyOf presents records; they are read for each request.
+var historyOf = &collection{
+	word: "history", manner: func(*request, any) string { return "-" },
+	body: func(r *request, facts any) any {
+		rec := facts.(schema.Record)
+		rec.Message = r.say(rec.Object.Namespace, rec.Message)
+		return rec
+	},
 }
 
 // history is empty where nothing is kept.
@@ -194,9 +202,11 @@ func (r *request) history(key schema.Key) ([]schema.Record, error) {
 	return records, nil
 }
 
-// oneCommit is what became of a commit, by its whole id (G-11).
-func oneCommit(r *request, id string) (any, error) {
-	id = strings.ToLower(id)
+// oneCommit is what became of a commit, by its whole id (G-11). A caller that does
+// not see the whole cluster reads what became of its own objects, and of a commit
+// with none of them nothing.
+func oneCommit(_ *Handler, r *request, args []string) (any, error) {
+	id := strings.ToLower(args[0])
 	if !commitID(id) {
 		return nil, problem(http.StatusBadRequest, codeBadRequest, "a commit's id has 40 or 64 hexadecimal digits")
 	}
@@ -210,7 +220,26 @@ func oneCommit(r *request, id string) (any, error) {
 	if status == nil {
 		return nil, notFound("commit")
 	}
-	return status, nil
+	if r.uncut() {
+		return status, nil
+	}
+	cut := r.cutCommit(*status)
+	if len(cut.Objects) == 0 {
+		return nil, notFound("commit")
+	}
+	return cut, nil
+}
+
+func (r *request) cutCommit(s schema.CommitStatus) schema.CommitStatus {
+	cut := schema.CommitStatus{Commit: s.Commit, More: s.More}
+	for _, o := range s.Objects {
+		if o.Object == (schema.Key{}) && !r.seesFile(o.File) || o.Object != (schema.Key{}) && !r.sees(o.Object) {
+			continue
+		}
+		o.Message = r.say(o.Object.Namespace, o.Message)
+		cut.Objects = append(cut.Objects, o)
+	}
+	return (schema.CommitStatus{}).Merge(cut)
 }
 
 // commitID keeps anything but an id out of the store's keys.

@@ -24,13 +24,16 @@ func (p *Problem) Error() string {
 
 // Codes of the API's own problems.
 const (
-	codeNotFound    = "NOT_FOUND"
-	codeAmbiguous   = "AMBIGUOUS_NAME"
-	codeMethod      = "METHOD_NOT_ALLOWED"
-	codeBadRequest  = "BAD_REQUEST"
-	codeMisdirected = "MISDIRECTED"
-	codeUnavailable = "UNAVAILABLE"
-	codeInternal    = "INTERNAL"
+	codeNotFound     = "NOT_FOUND"
+	codeUnauthorized = "UNAUTHORIZED"
+	codeExpired      = "EXPIRED"
+	codeBusy         = "BUSY"
+	codeAmbiguous    = "AMBIGUOUS_NAME"
+	codeMethod       = "METHOD_NOT_ALLOWED"
+	codeBadRequest   = "BAD_REQUEST"
+	codeMisdirected  = "MISDIRECTED"
+	codeUnavailable  = "UNAVAILABLE"
+	codeInternal     = "INTERNAL"
 )
 
 func problem(status int, code, detail string) *Problem {
@@ -51,5 +54,5 @@ func writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
-	writeBody(w, r, p.Status, append(body, '\n'))
+	writeBody(w, r, p.Status, body)
 }

@@ -1,9 +1,7 @@
 package statusapi
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -11,36 +9,38 @@ import (
 
 // respond writes a value as JSON with a strong ETag, or 304 when the caller has it.
 func respond(w http.ResponseWriter, r *http.Request, value any) error {
-	body, err := json.Marshal(value)
-	if err != nil {
-		return err
+	body, ok := value.(*rendered)
+	if !ok {
+		var err error
+		if body, err = render(value); err != nil {
+			return err
+		}
 	}
-	body = append(body, '\n')
-	tag := etag(body)
+	tag := `"` + hex.EncodeToString(body.tag[:]) + `"`
 	h := w.Header()
 	h.Set("ETag", tag)
 	h.Set("Cache-Control", "no-cache")
+	h.Set("Vary", "Authorization")
 	if matches(r.Header.Values("If-None-Match"), tag) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
 	h.Set("Content-Type", "application/json")
-	writeBody(w, r, http.StatusOK, body)
+	writeBody(w, r, http.StatusOK, body.json)
 	return nil
 }
 
+// writeBody ends the body with a newline, for terminals.
 func writeBody(w http.ResponseWriter, r *http.Request, status int, body []byte) {
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)+1))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body) // a caller that went away needs no answer
+		_, _ = w.Write(newline)
 	}
 }
 
-func etag(body []byte) string {
-	sum := sha256.Sum256(body)
-	return `"` + hex.EncodeToString(sum[:16]) + `"`
-}
+var newline = []byte("\n")
 
 // matches compares as If-None-Match does: weakly, over a list, "*" for anything.
 func matches(headers []string, tag string) bool {

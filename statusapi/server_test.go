@@ -27,10 +27,13 @@ func everyPath() []string {
 		"/v1/explain/drive/cache", "/v1/explain/machine/gpu-01", "/v1/explain/run/train/train-0", "/v1/explain/train/train-0",
 		"/v1/explain/train-0", "/v1/explain/step-1", long + "/v1/explain/run/train", "/v1/commits/" + commitC0ffee,
 	}
-	for name, r := range routes {
-		paths = append(paths, "/v1/"+name)
-		if !r.wide {
-			paths = append(paths, long+"/"+name, long+"/v1/"+name)
+	for _, op := range operations {
+		if strings.Contains(op.pattern, "{") {
+			continue
+		}
+		paths = append(paths, "/v1/"+op.pattern)
+		if !op.wide {
+			paths = append(paths, long+"/"+op.pattern, long+"/v1/"+op.pattern)
 		}
 	}
 	slices.Sort(paths)
@@ -39,7 +42,7 @@ func everyPath() []string {
 
 // Every route answers GET, HEAD and OPTIONS and refuses every other verb. // G-10, D-92
 func TestEveryRouteByEveryVerb(t *testing.T) {
-	h := NewHandler(fixed{view: cluster()}, nil)
+	h := serve(t, fixed{view: cluster()})
 	for _, path := range everyPath() {
 		get := ask(t, h, http.MethodGet, path)
 		require.Equal(t, http.StatusOK, get.Code, "%s: %s", path, get.Body)
@@ -64,7 +67,7 @@ func TestEveryRouteByEveryVerb(t *testing.T) {
 }
 
 func TestStrongETag(t *testing.T) {
-	h := NewHandler(fixed{view: cluster()}, nil)
+	h := serve(t, fixed{view: cluster()})
 	for _, path := range everyPath() {
 		tag := ask(t, h, http.MethodGet, path).Header().Get("ETag")
 		require.True(t, strings.HasPrefix(tag, `"`), "%s: %s", path, tag)
@@ -78,18 +81,18 @@ func TestStrongETag(t *testing.T) {
 	}
 	changed := cluster()
 	changed.Events = nil
-	other := NewHandler(fixed{view: changed}, nil)
+	other := serve(t, fixed{view: changed})
 	require.NotEqual(t, ask(t, h, "GET", "/v1/events").Header().Get("ETag"), ask(t, other, "GET", "/v1/events").Header().Get("ETag"))
 }
 
 func TestPathTricks(t *testing.T) {
-	h := NewHandler(fixed{view: cluster()}, nil)
+	h := serve(t, fixed{view: cluster()})
 	for _, path := range []string{
 		"/", "//", "/v1", "/v1/", "/v1/drives/", "//v1/drives", "/v1//drives", "/v2/drives", "/V1/drives", "/v1/Drives", "/drives",
 		"/v1/drives/../machines", "/v1/drives/%2e%2e/machines", "/v1/./drives", "/v1/drives/%2e", "/v1/drives/..", "/v1/drives/cache/x",
 		"/v1/drives/a%2fb", "/v1/drives/a%5cb", "/v1/drives/%00", "/v1/drives/%0a", "/v1/drives/nothing", "/v1/drives/ws-other.cache",
 		"/v1/mounts/x", "/v1/events/x", "/v1/plan/x", "/v1/accepted/x", "/healthz/", "/healthz/x", "/readyz/x",
-		long, long + "/", long + "/v1", long + "/accepted", long + "/observed", long + "/status", long + "/healthz",
+		long, long + "/", long + "/v1", long + "/accepted", long + "/observed", long + "/workspaces", long + "/healthz",
 		long + "/drives/ws-research.cache", // names are local there
 		"/api/v1/orgs/acme/workspaces/other/clusters/lab/api/drives", "/api/v1/orgs/other/workspaces/research/clusters/lab/api/drives",
 		"/api/v1/orgs/acme/workspaces/research/clusters/other/api/drives", "/api/v1/orgs//workspaces/research/clusters/lab/api/drives",
@@ -101,7 +104,7 @@ func TestPathTricks(t *testing.T) {
 }
 
 func TestOnlyLoopbackNames(t *testing.T) {
-	h := NewHandler(fixed{view: cluster()}, nil)
+	h := serve(t, fixed{view: cluster()})
 	for host, want := range map[string]int{
 		"127.0.0.1": 200, "127.0.0.1:7600": 200, "localhost": 200, "LOCALHOST:1": 200, "[::1]:7600": 200, "[::1]": 200, "127.9.9.9": 200,
 		"evil.example": 421, "evil.example:7600": 421, "192.0.2.1": 421, "localhost.evil.example": 421, "": 421, "0.0.0.0": 421,
@@ -116,11 +119,11 @@ func TestOnlyLoopbackNames(t *testing.T) {
 
 func TestListenRefusesOtherAddresses(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.org:0", "localhost", ""} {
-		_, err := Listen(t.Context(), address)
+		_, err := Listen(t.Context(), Listening{Address: address})
 		require.Error(t, err, address)
 	}
 	for _, address := range []string{"127.0.0.1:0", "localhost:0"} {
-		l, err := Listen(t.Context(), address)
+		l, err := Listen(t.Context(), Listening{Address: address})
 		require.NoError(t, err)
 		require.NoError(t, l.Close())
 	}
@@ -128,9 +131,9 @@ func TestListenRefusesOtherAddresses(t *testing.T) {
 
 // The server is reached over a real connection, with limits set. // G-10
 func TestServer(t *testing.T) {
-	l, err := Listen(t.Context(), "127.0.0.1:0")
+	l, err := Listen(t.Context(), Listening{Address: "127.0.0.1:0"})
 	require.NoError(t, err)
-	server := NewServer(NewHandler(fixed{view: cluster()}, nil), nil)
+	server := NewServer(serve(t, fixed{view: cluster()}))
 	require.NotZero(t, server.ReadHeaderTimeout)
 	require.NotZero(t, server.ReadTimeout)
 	require.NotZero(t, server.WriteTimeout)
@@ -160,13 +163,13 @@ func TestServer(t *testing.T) {
 func TestReadiness(t *testing.T) {
 	view := cluster()
 	view.NotReady = []string{"the store does not take writes"}
-	h := NewHandler(fixed{view: view}, nil)
+	h := serve(t, fixed{view: view})
 	w := ask(t, h, http.MethodGet, "/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.JSONEq(t, `{"ready":false,"reasons":["the store does not take writes"]}`, w.Body.String())
 	require.Equal(t, http.StatusOK, ask(t, h, http.MethodGet, "/healthz").Code)
 
-	broken := NewHandler(fixed{err: errors.New("no state yet")}, nil)
+	broken := serve(t, fixed{err: errors.New("no state yet")})
 	require.Equal(t, http.StatusServiceUnavailable, ask(t, broken, http.MethodGet, "/readyz").Code)
 	require.Equal(t, http.StatusOK, ask(t, broken, http.MethodGet, "/healthz").Code)
 	requireProblem(t, ask(t, broken, http.MethodGet, "/v1/drives"), http.StatusServiceUnavailable, codeUnavailable)
@@ -176,10 +179,11 @@ func TestReadiness(t *testing.T) {
 type changing struct{}
 
 func (changing) View(context.Context) (*View, error) { return cluster(), nil }
+func (changing) Changed() <-chan struct{}            { return nil }
 
 // Answers are made from one view each, however many are asked for at once.
 func TestManyAtOnce(t *testing.T) {
-	h := NewHandler(changing{}, nil)
+	h := serve(t, changing{})
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -198,7 +202,7 @@ func FuzzServe(f *testing.F) {
 	f.Add("GET", "/v1/drives/cache?limit=1&continue=eA")
 	f.Add("DELETE", "/v1/drives/../..%2f%00")
 	f.Add("GET", "/api/v1/orgs/acme/workspaces/research/clusters/lab/api/drives")
-	h := NewHandler(fixed{view: cluster()}, nil)
+	h := serve(f, fixed{view: cluster()})
 	f.Fuzz(func(t *testing.T, method, target string) {
 		u, err := url.ParseRequestURI(target)
 		if err != nil || u.Host != "" {

@@ -1,8 +1,7 @@
 package statusapi
 
 import (
-	"cmp"
-	"slices"
+	"time"
 
 	"astraeus.io/astraeus/planner"
 	"astraeus.io/astraeus/schema"
@@ -39,25 +38,38 @@ type VolumeReference struct {
 	TaskStatus planner.RunPhase `json:"task_status"`
 	UserID     string           `json:"user_id"`
 	GroupID    string           `json:"group_id"`
-	Active     bool             `json:"active"`
+	// Active: it counts as use (V-8).
+	Active bool `json:"active"`
+	// CreatedAt is when the run was first accepted; null when that is not known.
+	CreatedAt *time.Time `json:"created_at"`
 }
 
 // maxReferences is the documents' cap on references[].
 const maxReferences = 500
 
-func listVolumes(r *request) (any, error) {
-	var out []Volume
-	for _, o := range r.index[schema.KindVolume] {
-		if r.scope.covers(o.Object.Key) {
-			out = append(out, volumeOf(o))
-		}
-	}
-	// Names may repeat over workspaces and ids may still be missing: both make the order.
-	slices.SortFunc(out, func(a, b Volume) int { return cmp.Compare(volumeOrder(a), volumeOrder(b)) })
-	return page(r.query, out, volumeOrder)
+var volumes = &collection{
+	word: "volumes", entries: entriesOf(schema.KindVolume),
+	facts:  func(_ *state, e entry) any { return e.object },
+	body:   func(_ *request, facts any) any { return volumeOf(facts.(*schema.AcceptedObject)) },
+	manner: alike,
+	filters: map[string]filter{
+		"shared": byWordOf("true: only shared volumes; false: only those of one machine", func(_ *request, o *schema.AcceptedObject) string {
+			if volumeOf(o).Shared {
+				return "true"
+			}
+			return "false"
+		}),
+		"node_id":   byWordOf("only volumes bound to this machine", func(_ *request, o *schema.AcceptedObject) string { return volumeOf(o).NodeID }),
+		"owner":     byOwner(declared),
+		"workspace": byWorkspace(func(o *schema.AcceptedObject) schema.Key { return o.Object.Key }),
+		labelFilter: byLabel(declared),
+	},
 }
 
-func volumeOrder(v Volume) string { return v.Namespace + "\x00" + v.Name }
+// alike is plainly for collections whose bodies name nothing else.
+func alike(*request, any) string { return "same" }
+
+func declared(o *schema.AcceptedObject) *schema.Object { return o.Object }
 
 func volumeOf(o *schema.AcceptedObject) Volume {
 	v := Volume{ID: o.Object.Metadata.ID, Name: o.Object.Key.Name, Namespace: o.Object.Key.Namespace, Owner: o.Object.Metadata.Owner}
@@ -67,40 +79,59 @@ func volumeOf(o *schema.AcceptedObject) Volume {
 	return v
 }
 
+// oneVolume is a volume by its id or its name, with what refers to it.
 func oneVolume(r *request) (any, error) {
-	for _, o := range r.index[schema.KindVolume] {
-		if o.Object.Metadata.ID != "" && o.Object.Metadata.ID == r.name && r.scope.covers(o.Object.Key) {
-			return r.volume(o), nil
-		}
-	}
-	o, err := r.find(schema.KindVolume)
+	o, err := r.only(schema.KindVolume, r.ids[r.name])
 	if err != nil {
-		return nil, err
+		if o, err = r.find(schema.KindVolume); err != nil {
+			return nil, err
+		}
 	}
 	return r.volume(o), nil
 }
 
+// volume counts every reference, and shows those of runs that the request sees.
 func (r *request) volume(o *schema.AcceptedObject) VolumeDetail {
-	d := VolumeDetail{Volume: volumeOf(o), References: []VolumeReference{}, Refused: refusedHold(o)}
-	for _, run := range r.index[schema.KindRun] {
+	d := VolumeDetail{Volume: volumeOf(o), References: []VolumeReference{}, Refused: r.refused(o)}
+	for _, run := range r.runs[o.Object.Key.Namespace] {
 		spec, ok := run.Object.Spec.(*schema.RunSpec)
-		if !ok || run.Object.Key.Namespace != o.Object.Key.Namespace || !r.mounts(run.Object.Key, spec, d.Volume) {
+		if !ok || !r.mounts(run.Object.Key, spec, d.Volume) {
 			continue
 		}
-		ref := VolumeReference{TaskID: run.UID, TaskName: run.Object.Key.Name, UserID: run.Object.Metadata.Owner, Active: true}
-		if v, ok := r.derived.Run(run.Object.Key); ok {
-			ref.TaskStatus = v.Phase
-			ref.Active = v.Phase != planner.RunSucceeded && v.Phase != planner.RunFailed
-		}
+		ref := r.reference(run)
 		if ref.Active {
 			d.ActiveReferenceCount++
 		}
-		if len(d.References) < maxReferences {
+		switch {
+		case !r.seesObject(run.Object):
+			d.HiddenReferenceCount++
+		case len(d.References) < maxReferences:
 			d.References = append(d.References, ref)
 		}
 	}
 	d.InUse = d.ActiveReferenceCount > 0
 	return d
+}
+
+// reference is a run that mounts a volume. A run that has ended uses it on while
+// the replica group that made it is there: its next attempt takes the template over (V-8).
+func (r *request) reference(run *schema.AcceptedObject) VolumeReference {
+	group := run.Object.ManagedBy
+	ref := VolumeReference{TaskID: run.UID, TaskName: run.Object.Key.Name, UserID: run.Object.Metadata.Owner, Active: true}
+	if v, ok := r.derived().Run(run.Object.Key); ok {
+		ref.TaskStatus = v.Phase
+		ref.Active = v.Phase != planner.RunSucceeded && v.Phase != planner.RunFailed
+	}
+	if group.Kind == schema.KindReplicaGroup {
+		ref.GroupID = group.Name
+		if o := r.accepted[group]; o != nil && o.UID != "" {
+			ref.GroupID, ref.Active = o.UID, true
+		}
+	}
+	if !run.Created.IsZero() {
+		ref.CreatedAt = &run.Created
+	}
+	return ref
 }
 
 // mounts looks at the accepted templates and at those workers were started with (V-8).

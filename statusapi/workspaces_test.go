@@ -16,7 +16,7 @@ func TestWorkspaces(t *testing.T) {
 	view.Input.Accepted.Objects[other.Key] = &schema.AcceptedObject{UID: "uid-left", Object: other}
 	derived := object(schema.KindWorkspace, "acme", "plain", &schema.WorkspaceSpec{})
 	view.Input.Accepted.Objects[derived.Key] = &schema.AcceptedObject{UID: "uid-plain", Object: derived}
-	got := body[List[Workspace]](t, NewHandler(fixed{view: view}, nil), "/v1/workspaces")
+	got := body[List[Workspace]](t, serve(t, fixed{view: view}), "/v1/workspaces")
 	require.Equal(t, []Workspace{
 		{Org: "acme", Name: "gone", Namespace: "ws-gone"},
 		{Org: "acme", Name: "plain", Namespace: schema.Namespace("lab", "acme", "plain"), UID: "uid-plain"},

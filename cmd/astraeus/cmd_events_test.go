@@ -19,10 +19,11 @@ import (
 
 // stage is a status API whose view a test changes.
 type stage struct {
-	mu   sync.Mutex
-	view *statusapi.View
-	err  error
-	asks int
+	mu      sync.Mutex
+	view    *statusapi.View
+	err     error
+	changed chan struct{}
+	asks    int
 	// asked is called at each question, with how many there were before.
 	asked func(n int)
 }
@@ -40,15 +41,28 @@ func (s *stage) View(context.Context) (*statusapi.View, error) {
 	return s.view, s.err
 }
 
+func (s *stage) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.changed
+}
+
 func (s *stage) set(view *statusapi.View, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.view, s.err = view, err
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
 }
 
 func (s *stage) client(t *testing.T) *client {
 	t.Helper()
-	server := httptest.NewServer(statusapi.NewHandler(s, nil))
+	server := httptest.NewServer(statusapi.NewHandler(statusapi.Options{Source: s}))
 	t.Cleanup(server.Close)
 	base, err := parseServerURL(server.URL)
 	require.NoError(t, err)

@@ -15,7 +15,10 @@ func serveCommand(env *environment) *cli.Command {
 		Name:  "serve",
 		Usage: "reconcile a cluster with a branch, continuously",
 		Flags: append(controllerFlags("info"),
-			&cli.StringFlag{Name: "status", Value: defaultStatusAddress, Usage: "serve the status API on the loopback `ADDRESS`"},
+			&cli.StringFlag{Name: "status", Value: defaultStatusAddress, Usage: "serve the status API on `ADDRESS`; beyond loopback it needs TLS and tokens"},
+			&cli.StringFlag{Name: "status-cert", Usage: "the status API's certificate, PEM `FILE`; read again when it changes"},
+			&cli.StringFlag{Name: "status-key", Usage: "its key, PEM `FILE`"},
+			&cli.StringFlag{Name: "tokens", Usage: "let callers in by the tokens in `FILE` (astraeus token create); read again when it changes"},
 			&cli.DurationFlag{Name: "poll", Value: 30 * time.Second, Usage: "look for new commits every `DURATION`"},
 		),
 		Action: func(c *cli.Context) error {

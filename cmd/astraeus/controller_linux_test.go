@@ -291,7 +291,7 @@ func TestServeRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--status", "0.0.0.0:0"}, "loopback only"},
+		{[]string{"--status", "0.0.0.0:0"}, "TLS only"},
 		{[]string{"--log-level", "loud"}, "unknown level"},
 		{[]string{"--link", "127.0.0.1:0"}, "--link 127.0.0.1:0 serves machines over the network, with certificates only: give --link-cert FILE"},
 		{[]string{"--link-socket", "/" + strings.Repeat("x", 120)}, "shorter --link-socket"},

@@ -28,7 +28,7 @@ func (e *environment) lab(c *cli.Context) (err error) {
 	}
 	l, err := lab.Open(c.Context, lab.Options{
 		Repo: c.String("repo"), Dir: dir, Status: c.String("status"),
-		Load: e.loader.files, Schema: load.SchemaHash(), Log: log,
+		Load: e.loader.files, Schema: load.SchemaHash(), Version: buildVersion(), Log: log,
 	})
 	if err != nil {
 		return err

@@ -80,12 +80,14 @@ func scriptServe(ts *testscript.TestScript, _ bool, args []string) {
 	first := planner.Plan(in)
 	in.Accepted, in.Placed = planner.Apply(in.Accepted, in.Placed, first.Decisions)
 	view := &statusapi.View{Input: in, Plan: planner.Plan(in), Commit: desired.Commit, Events: first.Decisions.Events, Diagnostics: desired.Diagnostics}
-	server := httptest.NewServer(statusapi.NewHandler(viewOf{view}, nil))
+	server := httptest.NewServer(statusapi.NewHandler(statusapi.Options{Source: viewOf{view}}))
 	ts.Defer(server.Close)
 	ts.Setenv("ASTRAEUS_SERVER", server.URL)
 }
 
 type viewOf struct{ view *statusapi.View }
+
+func (v viewOf) Changed() <-chan struct{} { return nil }
 
 func (v viewOf) View(context.Context) (*statusapi.View, error) { return v.view, nil }
 

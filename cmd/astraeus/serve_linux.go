@@ -20,6 +20,7 @@ import (
 	"astraeus.io/astraeus/reconciler"
 	"astraeus.io/astraeus/schema"
 	"astraeus.io/astraeus/statusapi"
+	apitoken "astraeus.io/astraeus/statusapi/token"
 )
 
 // shutdownTimeout is how long answers that are being written may take at the end.
@@ -49,7 +50,7 @@ func (e *environment) serve(c *cli.Context) (err error) {
 		return err
 	}
 	// Before the store is opened: an address in use is found out in no time.
-	listener, err := statusapi.Listen(c.Context, c.String("status"))
+	listener, tokens, err := statusListener(c)
 	if err != nil {
 		return err
 	}
@@ -58,20 +59,47 @@ func (e *environment) serve(c *cli.Context) (err error) {
 		return errors.Join(err, listener.Close())
 	}
 	defer func() { err = errors.Join(err, controller.Close()) }()
-	return e.runServer(c, dir, controller, listener)
+	return e.runServer(c, dir, controller, listener, tokens)
+}
+
+// statusListener opens where the status API is served, and the tokens that let
+// callers in: nil for everybody on this machine.
+func statusListener(c *cli.Context) (net.Listener, statusapi.Tokens, error) {
+	var tokens statusapi.Tokens
+	if file := c.String("tokens"); file != "" {
+		known, err := apitoken.Open(file)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--tokens: %w", err)
+		}
+		tokens = known
+	}
+	listener, err := statusapi.Listen(c.Context, statusapi.Listening{
+		Address: c.String("status"), Cert: c.String("status-cert"), Key: c.String("status-key"), Tokens: tokens != nil,
+	})
+	return listener, tokens, err
+}
+
+// statusURL is where a status API is asked.
+func statusURL(c *cli.Context, listener net.Listener) string {
+	if c.String("status-cert") != "" {
+		return "https://" + listener.Addr().String()
+	}
+	return "http://" + listener.Addr().String()
 }
 
 // runServer runs controller and status API until SIGTERM or Ctrl-C, which is no
 // error, or until one of them fails.
-func (e *environment) runServer(c *cli.Context, dir string, controller *control.Controller, listener net.Listener) error {
+func (e *environment) runServer(c *cli.Context, dir string, controller *control.Controller, listener net.Listener, tokens statusapi.Tokens) error {
 	log, err := e.logger(c)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM)
 	defer stop()
-	server := statusapi.NewServer(statusapi.NewHandler(controller.Source(), log), log)
-	log.Info("serving", "status", "http://"+listener.Addr().String(), "machines", machinesAt(c, dir), "version", buildVersion(), "pid", os.Getpid())
+	server := statusapi.NewServer(statusapi.NewHandler(statusapi.Options{
+		Source: controller.Source(), Tokens: tokens, Metrics: controller.Metrics(), Version: buildVersion(), Log: log,
+	}))
+	log.Info("serving", "status", statusURL(c, listener), "machines", machinesAt(c, dir), "version", buildVersion(), "pid", os.Getpid())
 	updates, cancel := controller.Reconciler.Subscribe()
 	defer cancel()
 	go logUpdates(log, updates)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -20,6 +21,9 @@ type Changes struct {
 	Revision int64
 	Reload   bool
 	Events   []schema.Event
+	// Histories and Commits say of which objects and commits the audit log was added to.
+	Histories []schema.Key
+	Commits   []string
 
 	keys []change
 }
@@ -74,7 +78,7 @@ func (s *Store) watch(ctx context.Context, after int64, f func(Changes) error) e
 func (s *Store) deliver(events []*clientv3.Event, f func(Changes) error) error {
 	var c Changes
 	flush := func() error {
-		if c.Revision == 0 || c.Empty() && len(c.Events) == 0 {
+		if c.Revision == 0 || c.Empty() && len(c.Events)+len(c.Histories)+len(c.Commits) == 0 {
 			return nil
 		}
 		return f(c)
@@ -87,7 +91,13 @@ func (s *Store) deliver(events []*clientv3.Event, f func(Changes) error) error {
 			c = Changes{Revision: e.Kv.ModRevision}
 		}
 		removed := e.Type == clientv3.EventTypeDelete
-		switch a, _ := s.keys.split(string(e.Kv.Key)); {
+		switch a, rest := s.keys.split(string(e.Kv.Key)); {
+		case a == areaHistory:
+			if object, err := schema.ParseKey(rest[:max(0, strings.LastIndexByte(rest, '/'))]); err == nil && !slices.Contains(c.Histories, object) {
+				c.Histories = append(c.Histories, object)
+			}
+		case a == areaCommits:
+			c.Commits = append(c.Commits, rest)
 		case a == areaEvents && !removed:
 			var event schema.Event
 			if err := decode(string(e.Kv.Key), e.Kv.Value, &event); err != nil {
@@ -116,8 +126,7 @@ func (s *Store) Update(ctx context.Context, st *State, c Changes) (*State, error
 	if c.Reload {
 		return s.Load(ctx)
 	}
-	out := st.clone()
-	out.Assigned, out.Observed = maps.Clone(st.Assigned), maps.Clone(st.Observed)
+	out := st.cloneFor(s.keys, c)
 	for _, ch := range c.keys {
 		if ch.removed {
 			if err := out.remove(s.keys, string(ch.kv.Key)); err != nil {
@@ -131,6 +140,33 @@ func (s *Store) Update(ctx context.Context, st *State, c Changes) (*State, error
 	}
 	out.Revision = max(out.Revision, c.Revision)
 	return out, nil
+}
+
+// cloneFor copies the maps that changes touch: whoever compares two states finds
+// the others to be the same maps.
+func (st *State) cloneFor(keys keyspace, c Changes) *State {
+	touched := map[area]bool{}
+	for _, ch := range c.keys {
+		a, _ := keys.split(string(ch.kv.Key))
+		touched[a] = true
+	}
+	out := *st
+	if touched[areaAccepted] || touched[areaRefused] {
+		out.Accepted.Objects = maps.Clone(st.Accepted.Objects)
+	}
+	if touched[areaTombstone] {
+		out.Accepted.Tombstones = maps.Clone(st.Accepted.Tombstones)
+	}
+	if touched[areaPlaced] {
+		out.Placed = maps.Clone(st.Placed)
+	}
+	if touched[areaAssigned] {
+		out.Assigned = maps.Clone(st.Assigned)
+	}
+	if touched[areaObserved] {
+		out.Observed = maps.Clone(st.Observed)
+	}
+	return &out
 }
 
 // remove takes one key out of a state that is being made.

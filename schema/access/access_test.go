@@ -51,7 +51,9 @@ var actors = map[string]Actor{
 	"vic as admin": {User: "vic", Role: schema.RoleAdmin}, "root as editor": {User: "root", Role: schema.RoleEditor},
 	"pipeline": {Org: "acme", Workspace: "research", Role: schema.RoleEditor}, "pipeline of other": {Org: "other", Role: schema.RoleAdmin},
 	"pipeline of none": {Role: schema.RoleAdmin}, "workspace alone": {User: "ada", Workspace: "research"},
-	"operator of acme": {Operator: true, Org: "acme"}, "org pipeline": {Org: "acme", Role: schema.RoleAdmin},
+	"vic's token for open": {User: "vic", Org: "acme", Workspace: "open", Role: schema.RoleMember},
+	"token for open":       {User: "stranger", Org: "acme", Workspace: "open", Role: schema.RoleViewer},
+	"operator of acme":     {Operator: true, Org: "acme"}, "org pipeline": {Org: "acme", Role: schema.RoleAdmin},
 }
 
 func allowed(can func(Actor) bool) []string {
@@ -81,16 +83,17 @@ func with(list []string, more ...string) []string {
 func TestRoles(t *testing.T) {
 	r := rules()
 	for name, want := range map[string]schema.Role{
-		"nobody": "", "stranger": "", "odd": "", "eve": "", "root in open": "", "pipeline of other": "", "pipeline of none": "", "workspace alone": "",
+		"nobody": "", "stranger": "", "odd": "", "eve": "", "root in open": "", "vic's token for open": "", "token for open": "", "pipeline of other": "", "pipeline of none": "", "workspace alone": "",
 		"vic": "viewer", "ann": "member", "ben": "member", "ed": "editor", "ada": "admin", "operator": "admin", "root": "admin",
 		"ada as viewer": "viewer", "vic as admin": "viewer", "root as editor": "editor", "pipeline": "editor",
 		"operator of acme": "admin", "org pipeline": "admin",
 	} {
 		assert.Equal(t, want, r.Role(actors[name], "acme", "research"), name)
 	}
-	assert.Len(t, actors, 21)
+	assert.Len(t, actors, 23)
+	assert.Equal(t, schema.RoleMember, r.Role(actors["vic's token for open"], "acme", "open"), "members are not in use")
 	assert.Equal(t, with(everything), allowed(func(a Actor) bool { return r.IsOrgAdmin(a, "acme") }))
-	assert.Equal(t, names("root in open", "operator", "operator of acme", "org pipeline", "root", "root as editor"),
+	assert.Equal(t, names("root in open", "operator", "operator of acme", "org pipeline", "root", "root as editor", "vic's token for open", "token for open"),
 		allowed(func(a Actor) bool { return r.Role(a, "acme", "open") != "" }))
 	assert.Empty(t, allowed(func(a Actor) bool { return r.Role(a, "", "") != "" || r.IsOrgAdmin(a, "") }))
 }
@@ -109,11 +112,11 @@ func TestMaySee(t *testing.T) {
 		{"a member's run", inWorkspace(schema.KindRun, "a", "ben", nil), with(viewers, "ben")},
 		{"a drive", inWorkspace(schema.KindDrive, "a", "ed", nil), with(viewers, "ann", "ben")},
 		{"the workspace", object(schema.KindWorkspace, "acme", "research", "", nil), with(viewers, "ann", "ben")},
-		{"a machine", machineOf("acme"), with(viewers, "ann", "ben", "root in open")},
+		{"a machine", machineOf("acme"), with(viewers, "ann", "ben", "root in open", "vic's token for open", "token for open")},
 		{"a machine of no org", machineOf(""), nil},
 		{"the workspace's grant", object(schema.KindHostPathGrant, "acme", "g", "", &schema.HostPathGrantSpec{Workspace: "research"}), with(viewers, "ann", "ben")},
 		{"another workspace's grant", object(schema.KindHostPathGrant, "acme", "g", "", &schema.HostPathGrantSpec{Workspace: "open"}),
-			with(everything, "root in open", "root as editor")},
+			with(everything, "root in open", "root as editor", "vic's token for open", "token for open")},
 		{"another org", object(schema.KindOrg, "", "other", "", nil), names("operator", "eve", "pipeline of other")},
 	} {
 		assert.Equal(t, c.want, allowed(func(a Actor) bool { return r.MaySee(a, c.o) }), c.what)

@@ -17,7 +17,8 @@ type Actor struct {
 	Org, Workspace string
 	// Role is for what stands for no user, such as a pipeline's token: its role in
 	// every workspace within Org and Workspace, which must then name an org. With a
-	// User it is a ceiling for that user's role.
+	// User it is a ceiling for that user's role; in a workspace that lists no members
+	// nobody's role is known, and with an Org it is the role.
 	Role schema.Role
 }
 
@@ -112,6 +113,8 @@ func (r *Rules) Role(a Actor, org, workspace string) schema.Role {
 		return known(a.Role)
 	case a.User == "":
 		return ""
+	case a.Org == org && !r.MembersInUse(org, workspace):
+		role = known(a.Role)
 	}
 	if a.Role != "" && rank[a.Role] < rank[role] {
 		role = a.Role

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime/debug"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"astraeus.io/astraeus/planner"
@@ -78,6 +79,9 @@ func (c *Controller) Listen(l net.Listener, options ...grpc.ServerOption) {
 
 // Source is the status API's view of this controller. It answers while Run runs.
 func (c *Controller) Source() *Source { return c.source }
+
+// Metrics is what this controller counts, for the status API's /metrics.
+func (c *Controller) Metrics() *prometheus.Registry { return c.source.metrics.registry }
 
 // Run reconciles and keeps the view up to date until the context ends, which is
 // no error. Other errors are those that no waiting heals.

@@ -115,7 +115,7 @@ func TestControllerFromCommitToStatus(t *testing.T) {
 	}, 10*time.Second, time.Millisecond)
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/v1/machines/gpu-01", nil)
-	statusapi.NewHandler(c.Source(), nil).ServeHTTP(w, r)
+	statusapi.NewHandler(statusapi.Options{Source: c.Source()}).ServeHTTP(w, r)
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Contains(t, w.Body.String(), `"address":"192.0.2.1"`)
 
@@ -127,7 +127,8 @@ func TestControllerFromCommitToStatus(t *testing.T) {
 
 // The same view while nothing changes, another one after a change.
 func TestViewIsMadeOnce(t *testing.T) {
-	s := &Source{state: &store.State{}, status: reconciler.Status{Leading: true}}
+	s := newSource(nil, nil)
+	s.state, s.status = &store.State{}, reconciler.Status{Leading: true}
 	view := func() *statusapi.View {
 		v, err := s.View(t.Context())
 		require.NoError(t, err)
@@ -135,8 +136,15 @@ func TestViewIsMadeOnce(t *testing.T) {
 	}
 	one := view()
 	require.Same(t, one, view())
+	changed := s.Changed()
 	s.set(func() { s.status.Commit = commit })
 	require.NotSame(t, one, view())
+	<-changed
+	select {
+	case <-s.Changed():
+		t.Fatal("nothing changed since")
+	default:
+	}
 }
 
 // An event that came again is shown once, with its count.

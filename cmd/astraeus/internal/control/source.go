@@ -32,23 +32,50 @@ type Source struct {
 	failure string // why the store is not followed
 	status  reconciler.Status
 	view    *statusapi.View // nil when something changed since it was made
+	changed chan struct{}   // closed at the next change
+
+	making  sync.Mutex // held while a view is made
+	log     *logBook
+	metrics *metrics
 }
 
 func newSource(s *store.Store, r *reconciler.Reconciler) *Source {
-	return &Source{store: s, reconciler: r, failure: "the store was not read yet"}
+	return &Source{
+		store: s, reconciler: r, failure: "the store was not read yet", changed: make(chan struct{}), log: newLogBook(s), metrics: newMetrics(),
+	}
 }
 
-// View implements statusapi.Source.
+// View implements statusapi.Source. Making one may take a while where this
+// controller does not lead: changes go on meanwhile.
 func (s *Source) View(context.Context) (*statusapi.View, error) {
+	s.making.Lock()
+	defer s.making.Unlock()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.state == nil {
+		defer s.mu.Unlock()
 		return nil, errors.New(s.failure)
 	}
-	if s.view == nil {
-		s.view = s.make()
+	if s.view != nil {
+		defer s.mu.Unlock()
+		return s.view, nil
 	}
-	return s.view, nil
+	from := snapshot{s.state, s.events, s.status, s.notReady()}
+	changed := s.changed
+	s.mu.Unlock()
+	view := from.view(s.log)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed == changed {
+		s.view = view
+	}
+	return view, nil
+}
+
+// Changed implements statusapi.Source.
+func (s *Source) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
 }
 
 // set changes what a view is made from.
@@ -57,6 +84,8 @@ func (s *Source) set(change func()) {
 	defer s.mu.Unlock()
 	change()
 	s.view = nil
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
 // run follows the store and the reconciler until the context ends.
@@ -65,6 +94,7 @@ func (s *Source) run(ctx context.Context, log *slog.Logger) {
 	var done sync.WaitGroup
 	done.Go(func() {
 		for u := range updates {
+			s.metrics.note(u.Status)
 			s.set(func() { s.status = u.Status })
 		}
 	})
@@ -100,6 +130,7 @@ func (s *Source) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.log.forgetAll()
 	s.set(func() { s.state, s.events, s.failure = state, events, "" })
 	return s.store.Watch(ctx, state.Revision, func(c store.Changes) error {
 		next, err := s.store.Update(ctx, state, c)
@@ -107,6 +138,10 @@ func (s *Source) follow(ctx context.Context) error {
 			return err
 		}
 		state = next
+		s.log.forget(c)
+		if c.Empty() && len(c.Events) == 0 {
+			return nil
+		}
 		s.set(func() {
 			s.state, s.events = next, withEvents(s.events, c.Events)
 		})
@@ -138,15 +173,22 @@ func lastOf(list []schema.Event, object schema.Key) int {
 	return -1
 }
 
-// make is called with the lock held.
-func (s *Source) make() *statusapi.View {
+// snapshot is what one view is made from.
+type snapshot struct {
+	state    *store.State
+	events   []schema.Event
+	status   reconciler.Status
+	notReady []string
+}
+
+func (s snapshot) view(log statusapi.Log) *statusapi.View {
 	v := &statusapi.View{
 		Input: planner.Input{
 			Accepted: s.state.Accepted, Placed: s.state.Placed, Now: time.Now(),
 			Observed: schema.Observed{Machines: s.observed()},
 		},
-		Plan: s.status.Plan, Commit: s.status.Commit, Events: s.events, Diagnostics: s.status.Diagnostics, NotReady: s.notReady(),
-		Log: s.store,
+		Plan: s.status.Plan, Commit: s.status.Commit, Events: s.events, Diagnostics: s.status.Diagnostics, NotReady: s.notReady,
+		Leading: s.status.Leading, Log: log,
 	}
 	v.Input.Observed.At = v.Input.Now
 	if !s.status.Leading {
@@ -156,7 +198,7 @@ func (s *Source) make() *statusapi.View {
 }
 
 // observed is what machines reported, with the states that the leader gives them.
-func (s *Source) observed() []*schema.MachineReport {
+func (s snapshot) observed() []*schema.MachineReport {
 	states := map[string]schema.MachineState{}
 	for name := range s.state.Alive.Down {
 		states[name] = schema.MachineDown

@@ -34,7 +34,9 @@ type Options struct {
 	Status string // the status API's loopback address
 	Load   reconciler.LoadFunc
 	Schema string // version of the schema, for plan documents
-	Log    *slog.Logger
+	// Version of the program, for /metrics.
+	Version string
+	Log     *slog.Logger
 }
 
 // ErrInUse: another lab uses the directory.
@@ -49,6 +51,7 @@ type Lab struct {
 
 	layout
 	repo     string
+	version  string
 	log      *slog.Logger
 	lock     *os.File
 	recorder *gitsource.Recorder
@@ -76,7 +79,7 @@ func Open(ctx context.Context, o Options) (l *Lab, err error) {
 		// Its own files would be part of the repository, and change with every pass.
 		return nil, fmt.Errorf("the lab's directory %s lies in the repository %s: give --dir elsewhere", dir, repo)
 	}
-	l = &Lab{layout: layout{dir}, repo: repo, log: o.Log}
+	l = &Lab{layout: layout{dir}, repo: repo, version: o.Version, log: o.Log}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Close())
@@ -146,7 +149,7 @@ func (l *Lab) openSource(ctx context.Context) (err error) {
 }
 
 func (l *Lab) openController(ctx context.Context, o Options) (err error) {
-	if l.status, err = statusapi.Listen(ctx, cmp.Or(o.Status, "127.0.0.1:0")); err != nil {
+	if l.status, err = statusapi.Listen(ctx, statusapi.Listening{Address: cmp.Or(o.Status, "127.0.0.1:0")}); err != nil {
 		return err
 	}
 	l.Address = "http://" + l.status.Addr().String()
@@ -191,7 +194,7 @@ func (l *Lab) listen() (net.Listener, error) {
 // Run reconciles, follows edits of the files and serves the status API until the
 // context ends, which is no error, or until one of them or the room fails.
 func (l *Lab) Run(ctx context.Context) error {
-	server := statusapi.NewServer(statusapi.NewHandler(l.Source(), l.log), l.log)
+	server := statusapi.NewServer(statusapi.NewHandler(statusapi.Options{Source: l.Source(), Metrics: l.Metrics(), Version: l.version, Log: l.log}))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return l.Controller.Run(ctx) })
 	group.Go(func() error { return l.follow(ctx) })
