@@ -235,3 +235,20 @@ func TestFeedBatches(t *testing.T) {
 	require.Same(t, u, feed.For(schema.ZoneHave{ZoneVersion: u.From}), "made and encoded once")
 	require.Nil(t, feed.For(schema.ZoneHave{ZoneVersion: feed.Version()}))
 }
+
+// N-6: a machine that changes hands gets the names of its new org, though both
+// zones have one version.
+func TestFeedTellsOrgsApart(t *testing.T) {
+	have := schema.ZoneHave{}
+	for _, org := range []string{"acme", "other"} {
+		f := NewFeed(1, 1)
+		f.Offer(Build(Input{Org: org}))
+		changed, _ := f.Publish(time.Unix(1, 0))
+		require.True(t, changed)
+		u := f.For(have)
+		require.NotNil(t, u, org)
+		require.Equal(t, org, u.Org)
+		have = schema.ZoneHave{ZoneVersion: u.To, Org: org}
+		require.Nil(t, f.For(have))
+	}
+}

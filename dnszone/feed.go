@@ -78,6 +78,9 @@ func (f *Feed) Version() schema.ZoneVersion { return f.version }
 // differs when it named its shards, else everything. Updates for equal versions are
 // one value and encoded once; do not change them.
 func (f *Feed) For(have schema.ZoneHave) *schema.ZoneUpdate {
+	if f.zone != nil && have.Org != f.zone.Org {
+		have = schema.ZoneHave{} // of another org, or nothing
+	}
 	switch {
 	case f.zone == nil || have.ZoneVersion == f.version:
 		return nil

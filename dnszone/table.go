@@ -95,7 +95,7 @@ func (t *Table) Have() schema.ZoneHave {
 	if t == nil {
 		return schema.ZoneHave{}
 	}
-	have := schema.ZoneHave{ZoneVersion: t.version, Shards: make(map[string]string, len(t.spaces))}
+	have := schema.ZoneHave{ZoneVersion: t.version, Org: t.org, Shards: make(map[string]string, len(t.spaces))}
 	for ns, s := range t.spaces {
 		have.Shards[ns] = s.hash.String()
 	}

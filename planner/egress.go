@@ -27,8 +27,11 @@ func (p *pass) egressOf(r *run) *schema.EgressTarget {
 }
 
 // otherSpace is the namespace of a workspace of the org, which a policy names by its
-// name or its namespace; "" when there is none.
+// name or its namespace, "*" for every one; "" when there is none.
 func (p *pass) otherSpace(org, name string) string {
+	if name == "*" {
+		return name
+	}
 	if a := p.objects[schema.Key{Kind: schema.KindWorkspace, Namespace: org, Name: name}]; a != nil {
 		return p.namespaceOf(a.Object)
 	}

@@ -3,7 +3,6 @@ package planner
 import (
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"astraeus.io/astraeus/schema"
@@ -138,10 +137,6 @@ type View struct {
 	claims   []Claim
 	byDrive  map[string][]Claim
 	users    map[string][]UserView
-
-	named       sync.Once // guards what namesIn remembers
-	byNamespace map[string][]NameView
-
 	measures map[string]measured // by drive uid
 }
 

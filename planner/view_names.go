@@ -159,6 +159,7 @@ type asker struct {
 	worker string
 	served bool // by the machine's gateway
 	egress *schema.EgressTarget
+	names  map[string][]NameView // of the cluster, by namespace
 }
 
 // Resolve says what name would be answered to a worker ("ws-….train-0", "train-0") or
@@ -168,6 +169,10 @@ func (v *View) Resolve(name, from string) (Resolution, error) {
 	who, err := v.asker(from)
 	if err != nil {
 		return Resolution{}, err
+	}
+	who.names = map[string][]NameView{}
+	for _, n := range v.Names() {
+		who.names[n.Namespace] = append(who.names[n.Namespace], n)
 	}
 	r := Resolution{Question: name, Machine: who.m.name, Addresses: []string{}}
 	if who.worker != "" {
@@ -191,12 +196,12 @@ func (v *View) Resolve(name, from string) (Resolution, error) {
 
 // candidates are the names that a resolver asks for in their order: with fewer than
 // two dots the search list comes first (ndots:2), as is last.
-func (a *asker) candidates(name, domain string) []string {
+func (who *asker) candidates(name, domain string) []string {
 	absolute := strings.TrimSuffix(name, ".")
-	if a.worker == "" || !a.served || absolute != name {
+	if who.worker == "" || !who.served || absolute != name {
 		return []string{absolute}
 	}
-	search := []string{absolute + "." + a.run.Namespace + "." + domain, absolute + "." + domain}
+	search := []string{absolute + "." + who.run.Namespace + "." + domain, absolute + "." + domain}
 	if strings.Count(absolute, ".") < 2 {
 		return append(search, absolute)
 	}
@@ -256,7 +261,7 @@ func (v *View) ask(who *asker, name string) TriedOne {
 	label, rest, _ := strings.Cut(strings.TrimSuffix(lower, "."+domain), ".")
 	ours := lower == domain || strings.HasSuffix(lower, "."+domain)
 	switch {
-	case !who.egress.Allows(name, domain) && (!ours || v.hasNames(who.m.org, rest)):
+	case !who.egress.Allows(name, domain) && (!ours || who.hasNames(rest)):
 		// What is no name of the cluster is NXDOMAIN all the same: pypi.org is looked for
 		// by way of pypi.org.astraeus.local, and a resolver gives up at REFUSED.
 		one.Result, one.Why = ResolvedRefused, fmt.Sprintf("the run's outbound policy (network.egress) does not allow %s", name)
@@ -267,13 +272,13 @@ func (v *View) ask(who *asker, name string) TriedOne {
 		one.Result, one.Why = ResolvedNoName, fmt.Sprintf("names are <name>.<namespace>.%s", domain)
 		return one
 	}
-	return v.lookup(who, name, label, rest)
+	return who.lookup(name, label, rest)
 }
 
 // lookup is what a name of a namespace is answered.
-func (v *View) lookup(who *asker, name, label, ns string) TriedOne {
+func (who *asker) lookup(name, label, ns string) TriedOne {
 	one := TriedOne{Name: name, Result: ResolvedNoName, Why: fmt.Sprintf("there is no run, worker or endpoint %s in %s", label, ns)}
-	for _, n := range v.namesIn(ns) {
+	for _, n := range who.names[ns] {
 		switch {
 		case n.Org != who.m.org:
 			one.Why = fmt.Sprintf("%s belongs to another organisation: a machine knows its own alone", ns)
@@ -290,9 +295,9 @@ func (v *View) lookup(who *asker, name, label, ns string) TriedOne {
 	return one
 }
 
-// hasNames reports whether anything in a namespace of the org has an address.
-func (v *View) hasNames(org, ns string) bool {
-	return slices.ContainsFunc(v.namesIn(ns), func(n NameView) bool { return n.Org == org && len(n.Addresses) > 0 })
+// hasNames reports whether anything in a namespace of the asker's org has an address.
+func (who *asker) hasNames(ns string) bool {
+	return slices.ContainsFunc(who.names[ns], func(n NameView) bool { return n.Org == who.m.org && len(n.Addresses) > 0 })
 }
 
 func whyNotServed(who *asker) string {
@@ -303,15 +308,4 @@ func whyNotServed(who *asker) string {
 		return "the worker is on the host network, as machines with RDMA run theirs, and keeps its machine's resolver"
 	}
 	return "the worker is on the host network and keeps its machine's resolver"
-}
-
-// namesIn are the names of one namespace.
-func (v *View) namesIn(ns string) []NameView {
-	v.named.Do(func() {
-		v.byNamespace = map[string][]NameView{}
-		for _, n := range v.Names() {
-			v.byNamespace[n.Namespace] = append(v.byNamespace[n.Namespace], n)
-		}
-	})
-	return v.byNamespace[ns]
 }

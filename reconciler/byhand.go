@@ -33,6 +33,7 @@ func (b *ByHand) Fetch(ctx context.Context) error { return b.l.fetcher.fetch(ctx
 // pass's own.
 func (b *ByHand) Pass(ctx context.Context) (plan schema.Plan, pass Pass, over error) {
 	_, err := b.l.pass(ctx)
+	b.l.publishNames()
 	s := b.l.Status()
 	return s.Plan, s.Pass, b.l.over(ctx, err)
 }

@@ -67,6 +67,8 @@ type Leader interface {
 
 // Decider is the part of a Leader that the loop uses.
 type Decider interface {
+	// Term is a number that is larger for each later leader of the store.
+	Term() int64
 	Load(ctx context.Context) (*store.State, error)
 	Commit(ctx context.Context, d schema.Decisions) (*store.State, error)
 	Assign(ctx context.Context, targets map[string]*schema.Assignment, blobs map[string][]byte) (int, error)
@@ -84,6 +86,9 @@ type Link interface {
 	Gate
 	// Publish makes these the machines' assignments; nobody changes them afterwards.
 	Publish(targets map[string]*schema.Assignment, blobs map[string][]byte)
+	// PublishNames makes zones what machines are sent of names, and orgs says whose
+	// each machine gets; nobody changes orgs afterwards.
+	PublishNames(orgs map[string]string, zones link.Zones)
 	// Changed signals a report, or a machine that came or went. Signals are merged.
 	Changed() <-chan struct{}
 	// Take returns the newest report of each machine that sent one since the last

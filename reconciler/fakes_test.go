@@ -151,6 +151,8 @@ type fakeLeader struct {
 
 func (l *fakeLeader) Done() <-chan struct{} { return l.done }
 
+func (l *fakeLeader) Term() int64 { return 7 }
+
 func (l *fakeLeader) Resign(context.Context) {
 	l.once.Do(func() { close(l.done); l.free <- struct{}{} })
 }
@@ -220,6 +222,9 @@ type fakeLink struct {
 	heard     map[string]link.Presence
 	reports   map[string]*schema.MachineReport
 	published []map[string]*schema.Assignment
+	orgs      map[string]string
+	zones     link.Zones
+	named     int
 	changed   chan struct{}
 }
 
@@ -243,6 +248,13 @@ func (f *fakeLink) Publish(targets map[string]*schema.Assignment, _ map[string][
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.published = append(f.published, targets)
+}
+
+func (f *fakeLink) PublishNames(orgs map[string]string, zones link.Zones) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.orgs, f.zones = orgs, zones
+	f.named++
 }
 
 func (f *fakeLink) Changed() <-chan struct{} { return f.changed }
@@ -358,7 +370,7 @@ func fakePlace(in planner.Input, p *schema.Plan, key schema.Key, machine string,
 	uid := "uid-" + key.Scoped()
 	if _, ok := in.Placed[key]; !ok {
 		p.Decisions.Place = append(p.Decisions.Place, schema.Placement{
-			Run: key, RunUID: uid, Generation: 1, Spec: o.Spec.(*schema.RunSpec),
+			Run: key, RunUID: uid, Generation: 1, Spec: o.Spec.(*schema.RunSpec), Org: o.Org, Workspace: o.Workspace,
 			Workers: []schema.PlacedWorker{{Name: key.Name + "-0", Machine: machine}},
 		})
 	}

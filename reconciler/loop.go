@@ -33,6 +33,7 @@ type leading struct {
 	failing time.Time // since when they fail
 	retry   *backoff
 	log     audit
+	names   *names
 	busy    int // passes in a row that decided something without a cause from outside
 }
 
@@ -48,13 +49,15 @@ func newLeading(r *Reconciler, decider Decider, state *store.State) *leading {
 		given: state.Given(), healthy: r.cfg.Now(), retry: newBackoff(100*time.Millisecond, 2*time.Second),
 	}
 	l.fetcher.head = state.Accepted.Head
+	l.names = newNames(decider.Term(), state.Observed, state.Meta.Epoch)
 	return l
 }
 
 // loop runs a pass at each cause, not more often than Coalesce.
 func (l *leading) loop(ctx context.Context, over <-chan struct{}) error {
-	timer := time.NewTimer(0)
+	timer, names := time.NewTimer(0), time.NewTimer(time.Hour)
 	defer timer.Stop()
+	defer names.Stop()
 	var last time.Time // start of the last pass
 	for {
 		cause := true
@@ -67,7 +70,10 @@ func (l *leading) loop(ctx context.Context, over <-chan struct{}) error {
 		case <-l.cfg.Link.Changed():
 			cause = l.absorb()
 		case <-timer.C:
+		case <-names.C:
+			cause = false
 		}
+		l.timeNames(names) // before the pass: names do not wait for a plan
 		if !cause {
 			continue
 		}
@@ -81,6 +87,14 @@ func (l *leading) loop(ctx context.Context, over <-chan struct{}) error {
 		if over := l.over(ctx, err); over != nil {
 			return over
 		}
+		timer.Reset(next)
+		l.timeNames(names)
+	}
+}
+
+// timeNames publishes names and sets the timer for those that stand back.
+func (l *leading) timeNames(timer *time.Timer) {
+	if next := l.publishNames(); next > 0 {
 		timer.Reset(next)
 	}
 }
@@ -111,6 +125,7 @@ func (l *leading) absorb() bool {
 		l.tracker.compare(old, r, l.cfg.Now())
 		due = due || l.states[r.Name] != schema.MachineUp || dirties(old, r)
 		l.reports[r.Name] = r
+		l.names.report(r)
 	}
 	l.notes.add(reports)
 	return due
@@ -124,6 +139,7 @@ func (l *leading) pass(ctx context.Context) (next time.Duration, err error) {
 	err = l.notes.failure()
 	if err == nil && l.state == nil {
 		l.state, err = l.decider.Load(ctx)
+		l.names.all, l.names.home = true, nil // nobody knows which decisions were written
 	}
 	var plan schema.Plan
 	next = l.cfg.Resync
@@ -193,6 +209,7 @@ func (l *leading) decide(ctx context.Context, info *Pass) (plan schema.Plan, nex
 		return plan, 0, err
 	}
 	l.state, l.log.known = state, l.log.next
+	l.names.decided(&decisions)
 	l.status.happened(decisions.Events)
 	l.cfg.Hooks.Committed(decisions)
 	if info.Assigned, err = l.decider.Assign(ctx, plan.Targets, plan.Blobs); err != nil {
@@ -228,6 +245,7 @@ func (l *leading) judge(now time.Time) time.Time {
 	if !maps.Equal(states, l.states) {
 		l.notes.setAlive(l.roster.alive(states, heard))
 	}
+	l.names.moved(l.states, states)
 	l.states = states
 	return due
 }

@@ -143,7 +143,7 @@ type WorkerTarget struct {
 // EgressTarget is all that a worker with `default: deny` may look up (N-5).
 type EgressTarget struct {
 	Names      []string `json:"names,omitempty"`      // outside of the cluster
-	Namespaces []string `json:"namespaces,omitempty"` // of the cluster: its own, and those that egress.cluster names
+	Namespaces []string `json:"namespaces,omitempty"` // of the cluster: its own, and those that egress.cluster names; "*" is all of the org
 }
 
 // NamesTarget says where a machine serves names (N-3). A machine without a node

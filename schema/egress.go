@@ -6,8 +6,11 @@ import (
 )
 
 // EgressNameProblem says what is wrong with an entry of network.egress.names: a DNS
-// name, or "*." and one for every name below it; "" when nothing is (N-5).
+// name, "*." and one for every name below it, or "*" for all; "" when nothing is (N-5).
 func EgressNameProblem(name string) string {
+	if name == "*" {
+		return ""
+	}
 	rest := strings.TrimSuffix(strings.TrimPrefix(name, "*."), ".")
 	if rest == "" || len(rest) > 253 {
 		return "it is empty or longer than 253 characters"
@@ -31,14 +34,14 @@ func (e *EgressTarget) Allows(name, domain string) bool {
 		return true // nobody's
 	}
 	if below, ours := strings.CutSuffix(name, "."+domain); ours {
-		return slices.Contains(e.Namespaces, below[strings.LastIndexByte(below, '.')+1:])
+		return slices.Contains(e.Namespaces, "*") || slices.Contains(e.Namespaces, below[strings.LastIndexByte(below, '.')+1:])
 	}
 	return slices.ContainsFunc(e.Names, func(allowed string) bool {
 		allowed = fold(allowed)
 		if parent, wild := strings.CutPrefix(allowed, "*."); wild {
 			return strings.HasSuffix(name, "."+parent)
 		}
-		return name == allowed
+		return name == allowed || allowed == "*"
 	})
 }
 

@@ -17,9 +17,12 @@ func TestEgressAllows(t *testing.T) {
 	} {
 		require.Equal(t, allowed, e.Allows(name, "astraeus.local"), name)
 	}
+	require.True(t, (&EgressTarget{Names: []string{"*"}}).Allows("x.org", "astraeus.local"))
+	require.False(t, (&EgressTarget{Names: []string{"*"}}).Allows("api.ws-222222222222.astraeus.local", "astraeus.local"))
+	require.True(t, (&EgressTarget{Namespaces: []string{"*"}}).Allows("api.ws-222222222222.astraeus.local", "astraeus.local"))
 	var none *EgressTarget
 	require.True(t, none.Allows("anything", "astraeus.local"))
-	for name, good := range map[string]bool{"a.b": true, "*.a_b.c": true, "": false, "*.": false, "a..b": false, "a b": false, "-a.b": false, "*": false} {
+	for name, good := range map[string]bool{"a.b": true, "*.a_b.c": true, "": false, "*.": false, "a..b": false, "a b": false, "-a.b": false, "*": true, "**": false} {
 		require.Equal(t, good, EgressNameProblem(name) == "", name)
 	}
 }

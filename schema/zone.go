@@ -54,6 +54,9 @@ func (v ZoneVersion) Less(o ZoneVersion) bool {
 // zero to ask for the whole zone (N-3).
 type ZoneHave struct {
 	ZoneVersion
+	// Org is whose zone it is: the versions of two orgs' zones may be equal, and a
+	// machine that changes hands must not keep the other's names (N-6).
+	Org string `json:"org,omitempty"`
 	// Shards are the content hashes of its namespaces (X-36), so that a machine that
 	// was away is sent only what differs. Left out where the version alone says it.
 	Shards map[string]string `json:"shards,omitempty"`

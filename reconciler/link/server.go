@@ -48,6 +48,15 @@ type term struct {
 	over       chan struct{}
 	targets    map[string]*schema.Assignment
 	blobs      map[string][]byte
+	orgs       map[string]string // of machines
+	zones      Zones             // nil: nothing is sent of names yet
+}
+
+// Zones says what machines are sent of names (N-3). It is called from many goroutines.
+type Zones interface {
+	// For is what a machine of the org is sent that holds have; nil for nothing. It
+	// is not changed afterwards.
+	For(org string, have schema.ZoneHave) *schema.ZoneUpdate
 }
 
 // machine is what is known of one machine in this term.
@@ -148,6 +157,23 @@ func (s *Server) Publish(targets map[string]*schema.Assignment, blobs map[string
 	s.term.targets, s.term.blobs = targets, blobs
 	for name, m := range s.machines {
 		if m.stream != nil && targets[name] != nil {
+			m.stream.poke()
+		}
+	}
+}
+
+// PublishNames makes zones what machines are sent of names, from now on in this
+// term; orgs says whose names each machine gets, one that is not in it none (N-6).
+// Call it again whenever zones has something new.
+func (s *Server) PublishNames(orgs map[string]string, zones Zones) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.term == nil {
+		return
+	}
+	s.term.orgs, s.term.zones = orgs, zones
+	for _, m := range s.machines {
+		if m.stream != nil {
 			m.stream.poke()
 		}
 	}

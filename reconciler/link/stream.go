@@ -18,10 +18,11 @@ type stream struct {
 	link.ServerStream
 	name        string
 	incarnation string
-	wake        chan struct{}   // a newer assignment may be there
-	put         chan struct{}   // closed when a newer stream of the same agent replaces it
-	has         map[string]bool // content that the machine keeps
-	sequence    int64           // of the newest report
+	wake        chan struct{}    // a newer assignment may be there
+	put         chan struct{}    // closed when a newer stream of the same agent replaces it
+	has         map[string]bool  // content that the machine keeps
+	sequence    int64            // of the newest report
+	zone        *schema.ZoneHave // names that the machine holds, or will when it has read what was sent; nil: it serves none
 }
 
 func (s *stream) poke() {
@@ -223,6 +224,10 @@ func (s *Server) heard(t *term, st *stream, u *schema.Up) error {
 		return nil // put off meanwhile; the select sees why
 	}
 	m.heard = s.opt.Now()
+	if u.Zone != nil {
+		st.zone = u.Zone
+		st.poke()
+	}
 	if r == nil {
 		return nil
 	}
@@ -252,14 +257,39 @@ func (s *Server) send(t *term, st *stream) error {
 		s.mu.Lock()
 		a, blobs := t.targets[st.name], t.blobs
 		s.mu.Unlock()
-		if a == nil || a.Epoch == epoch && a.Revision == revision {
-			continue
+		if a != nil && (a.Epoch != epoch || a.Revision != revision) {
+			if err := s.sendOne(st, a, blobs); err != nil {
+				return err
+			}
+			epoch, revision = a.Epoch, a.Revision
 		}
-		if err := s.sendOne(st, a, blobs); err != nil {
+		if err := s.sendNames(t, st); err != nil {
 			return err
 		}
-		epoch, revision = a.Epoch, a.Revision
 	}
+}
+
+// sendNames brings the machine's zone up to date once it has said what it holds.
+func (s *Server) sendNames(t *term, st *stream) error {
+	s.mu.Lock()
+	have, org, zones := st.zone, t.orgs[st.name], t.zones
+	s.mu.Unlock()
+	if have == nil || org == "" || zones == nil {
+		return nil
+	}
+	update := zones.For(org, *have)
+	if update == nil {
+		return nil
+	}
+	if err := st.Send(&schema.Down{Zone: update}); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.zone == have { // else the machine has asked anew meanwhile
+		st.zone = &schema.ZoneHave{ZoneVersion: update.To, Org: update.Org}
+	}
+	return nil
 }
 
 // sendOne sends what the machine lacks in chunks, the assignment with the last one

@@ -90,6 +90,9 @@ func (l *Leader) keep(ctx context.Context) {
 // Done is closed when the term is over.
 func (l *Leader) Done() <-chan struct{} { return l.ended }
 
+// Term is larger for each later leader of a store.
+func (l *Leader) Term() int64 { return l.election.Rev() }
+
 // Resign ends the term and lets another one lead at once.
 func (l *Leader) Resign(ctx context.Context) {
 	l.store.revoke(ctx, l.session.Lease())

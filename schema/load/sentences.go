@@ -306,5 +306,5 @@ const (
 func replaceOrg(place, org string) string { return strings.ReplaceAll(place, "<org>", org) }
 
 func sayEgressName(name, problem string) string {
-	return fmt.Sprintf(`%q is neither a DNS name nor "*." and one: %s`, name, problem)
+	return fmt.Sprintf(`%q is neither a DNS name, "*." and one, nor "*": %s`, name, problem)
 }

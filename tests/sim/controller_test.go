@@ -163,6 +163,9 @@ func (c *controller) Publish(targets map[string]*schema.Assignment, blobs map[st
 	}
 }
 
+// PublishNames implements reconciler.Link.
+func (c *controller) PublishNames(map[string]string, link.Zones) {}
+
 // Changed implements reconciler.Link.
 func (c *controller) Changed() <-chan struct{} { return nil }
 

@@ -25,6 +25,7 @@ var (
 // writes compare the leader, go in batches in the order of X-6, and may end
 // between any two of them.
 type memStore struct {
+	terms    int64
 	w        *world
 	state    *store.State
 	leader   *memLeader
@@ -66,6 +67,7 @@ func (s *memStore) point(l *memLeader) error {
 type memLeader struct {
 	s     *memStore
 	name  string
+	term  int64
 	stale bool // a write failed: nobody knows what is there
 	done  chan struct{}
 }
@@ -73,11 +75,14 @@ type memLeader struct {
 var _ reconciler.Leader = (*memLeader)(nil)
 
 func (s *memStore) campaign(name string) *memLeader {
-	s.leader = &memLeader{s: s, name: name, stale: true, done: make(chan struct{})}
+	s.terms++
+	s.leader = &memLeader{s: s, name: name, term: s.terms, stale: true, done: make(chan struct{})}
 	return s.leader
 }
 
 func (l *memLeader) Done() <-chan struct{} { return l.done }
+
+func (l *memLeader) Term() int64 { return l.term }
 
 func (l *memLeader) Resign(context.Context) {
 	if l.s.leader == l {
