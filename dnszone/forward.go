@@ -158,8 +158,8 @@ func (f *forwarder) enter(client netip.Addr, key, name string) (upstreams []neti
 // machines reports whether a client may be a resolver of the machine rather than a
 // worker: it is not one that we know.
 func (f *forwarder) machines(client netip.Addr) bool {
-	clients := f.server.clients.Load()
-	return clients == nil || clients.all[client] == nil
+	_, worker := f.server.clients.Load().all[client]
+	return !worker
 }
 
 // ask puts a question to one upstream: a fresh id from a fresh port, by TCP once

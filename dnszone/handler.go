@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"astraeus.io/astraeus/schema"
 )
 
 // Sizes of messages in bytes.
@@ -57,7 +59,7 @@ func (s *Server) reply(client netip.Addr, isTCP bool, req *dns.Msg) *dns.Msg {
 	r := &replier{server: s, req: req, q: req.Question[0], isTCP: isTCP, table: s.table.Load()}
 	clients := s.clients.Load()
 	if clients != nil {
-		r.client = clients.all[client]
+		r.policy = clients.all[client]
 	}
 	r.msg.SetReply(req)
 	r.msg.RecursionAvailable, r.msg.Compress = true, true
@@ -82,7 +84,7 @@ func (s *Server) reply(client netip.Addr, isTCP bool, req *dns.Msg) *dns.Msg {
 type replier struct {
 	server *Server
 	table  *Table
-	client *Client
+	policy *schema.EgressTarget // nil allows everything (N-5)
 	req    *dns.Msg
 	q      dns.Question
 	isTCP  bool
@@ -142,7 +144,7 @@ func (r *replier) answer(client netip.Addr) *dns.Msg {
 			return r.pointers(keys)
 		}
 	}
-	if !r.client.AllowsName(strings.TrimSuffix(r.q.Name, ".")) {
+	if !r.policy.Allows(r.q.Name, t.domain) {
 		stats.refused.Add(1)
 		return r.fail(dns.RcodeRefused)
 	}
@@ -157,7 +159,7 @@ func (r *replier) answer(client netip.Addr) *dns.Msg {
 // names is no one's: NXDOMAIN, as the search list of a worker asks for
 // "example.com.astraeus.local" and takes REFUSED for the end of the search.
 func (r *replier) allows(rel []byte) bool {
-	if !r.client.restricted() {
+	if r.policy == nil {
 		return true
 	}
 	ns := ""
@@ -165,7 +167,7 @@ func (r *replier) allows(rel []byte) bool {
 		n := int(rel[0])
 		ns, rel = string(rel[1:1+n]), rel[1+n:]
 	}
-	return !r.table.HasNamespace(ns) || r.client.AllowsNamespace(ns) || r.client.AllowsName(strings.TrimSuffix(r.q.Name, "."))
+	return !r.table.HasNamespace(ns) || r.policy.Allows(r.q.Name, r.table.domain)
 }
 
 // local answers a name of the zone; rel is its wire name without the domain.
@@ -218,11 +220,12 @@ func (r *replier) soa(owner string) *dns.SOA {
 func (r *replier) pointers(keys [][]byte) *dns.Msg {
 	var names []string
 	for _, key := range keys {
-		if ns := keySpace(key); r.client.AllowsNamespace(ns) {
-			names = append(names, string(key[1:1+key[0]])+"."+ns+"."+r.table.domain+".")
+		name := string(key[1:1+key[0]]) + "." + keySpace(key) + "." + r.table.domain + "."
+		if r.policy.Allows(name, r.table.domain) {
+			names = append(names, name)
 		}
 	}
-	if len(names) == 0 && !r.client.AllowsName(strings.TrimSuffix(r.q.Name, ".")) {
+	if len(names) == 0 && !r.policy.Allows(r.q.Name, r.table.domain) {
 		r.server.stats.refused.Add(1)
 		return r.fail(dns.RcodeRefused)
 	}

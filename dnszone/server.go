@@ -16,6 +16,8 @@ import (
 
 	"github.com/miekg/dns"
 	"golang.org/x/sync/errgroup"
+
+	"astraeus.io/astraeus/schema"
 )
 
 // Config of a Server. Only Addresses and Networks are needed.
@@ -74,7 +76,7 @@ type Server struct {
 
 // clientTable is the clients by address, and which IPv4 addresses have a policy.
 type clientTable struct {
-	all        map[netip.Addr]*Client
+	all        map[netip.Addr]*schema.EgressTarget
 	restricted map[[4]byte]bool
 }
 
@@ -177,13 +179,14 @@ func (s *Server) SetZone(t *Table) { s.table.Store(t) }
 // Zone is the table that the server answers from, nil before the first.
 func (s *Server) Zone() *Table { return s.table.Load() }
 
-// SetClients says which worker has which address, and so which policy (N-5). It
-// must be called once before anything is answered: until then nobody's policy is
-// known. The map may be changed afterwards; the Clients may not.
-func (s *Server) SetClients(clients map[netip.Addr]*Client) {
+// SetClients says which policy the worker at an address has (N-5), nil for none; an
+// address that is not named has none either. It must be called once before anything
+// is answered: until then nobody's policy is known. The map may be changed
+// afterwards; the policies may not.
+func (s *Server) SetClients(clients map[netip.Addr]*schema.EgressTarget) {
 	t := &clientTable{all: maps.Clone(clients), restricted: map[[4]byte]bool{}}
-	for a, c := range clients {
-		if c.restricted() && a.Unmap().Is4() {
+	for a, policy := range clients {
+		if policy != nil && a.Unmap().Is4() {
 			t.restricted[a.Unmap().As4()] = true
 		}
 	}
