@@ -306,7 +306,7 @@ func (w *namesWorld) step() {
 	run.Namespace = rapid.SampledFrom([]string{"ws-1", "ws-2"}).Draw(w.rt, "namespace")
 	org := map[string]string{"ws-1": "acme", "ws-2": "other"}[run.Namespace]
 	accept := func(o *schema.Object) {
-		w.decide(schema.Decisions{Accept: []schema.Acceptance{{Object: schema.AcceptedObject{UID: "u", Generation: 1, Object: o}}}})
+		w.decide(schema.Decisions{Accept: []schema.Acceptance{{Object: schema.AcceptedObject{UID: "u-" + o.Key.Scoped(), Generation: 1, Object: o}}}})
 	}
 	switch rapid.IntRange(0, 7).Draw(w.rt, "what") {
 	case 0:
@@ -315,7 +315,7 @@ func (w *namesWorld) step() {
 		o := runObject(run.Name)
 		o.Key, o.Org = run, org
 		accept(o)
-		w.decide(schema.Decisions{Place: []schema.Placement{{Run: run, RunUID: "u", Generation: 1, Org: org, Spec: o.Spec.(*schema.RunSpec),
+		w.decide(schema.Decisions{Place: []schema.Placement{{Run: run, RunUID: "u-" + run.Scoped(), Generation: 1, Org: org, Spec: o.Spec.(*schema.RunSpec),
 			Workers: []schema.PlacedWorker{{Name: run.Name + "-0", Machine: machine}}}}})
 	case 2:
 		w.decide(schema.Decisions{Unplace: []schema.Key{run}, Remove: []schema.Removal{{Key: run}}})
@@ -348,9 +348,9 @@ func (w *namesWorld) report(machine string) *schema.MachineReport {
 			if state == "" {
 				continue
 			}
-			r.Workers = append(r.Workers, schema.Worker{Run: ns + "." + name, RunUID: "u", Generation: 1, Name: name + "-0", State: state})
+			r.Workers = append(r.Workers, schema.Worker{Run: ns + "." + name, RunUID: "u-" + ns + "." + name, Generation: 1, Name: name + "-0", State: state})
 			r.Checks = append(r.Checks, schema.CheckState{Passing: rapid.Bool().Draw(w.rt, "passes"), CheckID: schema.CheckID{Endpoint: ns + ".api",
-				RunUID: "u", Generation: 1, Worker: name + "-0", Port: rapid.IntRange(1, 2).Draw(w.rt, "checked"),
+				RunUID: "u-" + ns + "." + name, Generation: 1, Worker: name + "-0", Port: rapid.IntRange(1, 2).Draw(w.rt, "checked"),
 				Address: rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2", "192.0.2.7"}).Draw(w.rt, "at")}})
 		}
 	}
