@@ -52,6 +52,7 @@ type worldState struct {
 type fakeWorker struct {
 	Status runtime.Status
 	Env    []string
+	Files  map[string]string
 	Mounts []string
 	Starts int
 }
@@ -354,7 +355,11 @@ func (e fakeEngine) Start(ctx context.Context, spec runtime.Spec) error {
 		return nil
 	}
 	err := e.effect(ctx, "Start "+spec.Hostname, func() {
-		f := &fakeWorker{Status: runtime.Status{ID: spec.ID, Labels: spec.Labels, State: runtime.Running, PID: 1}, Env: spec.Env, Starts: 1}
+		f := &fakeWorker{Status: runtime.Status{ID: spec.ID, Labels: spec.Labels, State: runtime.Running, PID: 1}, Env: spec.Env, Starts: 1,
+			Files: map[string]string{}}
+		for _, file := range spec.Files {
+			f.Files[file.Path] = string(file.Content)
+		}
 		for _, m := range spec.Mounts {
 			f.Mounts = append(f.Mounts, fmt.Sprintf("%s ro=%t", m.Target, m.ReadOnly))
 		}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strconv"
 
+	"astraeus.io/astraeus/dnszone"
 	"astraeus.io/astraeus/nodeexec/host"
 	"astraeus.io/astraeus/nodeexec/nfs"
 	"astraeus.io/astraeus/nodeexec/runtime"
@@ -61,7 +63,7 @@ func (a *Agent) launch(ctx context.Context, t *schema.Assignment, w *schema.Work
 	return a.cfg.Engine.Start(ctx, runtime.Spec{
 		ID: id, Labels: workerLabel(w).labels(),
 		Command: template.Command, Args: template.Args, Env: a.workerEnv(w, template.Env),
-		Files: configFiles(template), Mounts: mounts, Hostname: w.Name,
+		Files: a.files(t, w, template), Mounts: mounts, Hostname: w.Name,
 		LogDir: filepath.Join(a.cfg.StateDir, LogsDir),
 		CPU:    w.CPUCores, MemoryBytes: w.MemoryBytes, GPUs: w.GPUs,
 	})
@@ -73,6 +75,22 @@ func configFiles(t schema.TaskTemplate) []runtime.File {
 		files[i] = runtime.File{Path: f.Path, Content: []byte(f.Content)}
 	}
 	return files
+}
+
+// resolvConf is where a worker's resolver is configured (N-7).
+const resolvConf = "/etc/resolv.conf"
+
+// files are the worker's config files. On the node network they include its
+// resolv.conf, unless the run brings one (N-7).
+func (a *Agent) files(t *schema.Assignment, w *schema.WorkerTarget, template schema.TaskTemplate) []runtime.File {
+	files := configFiles(template)
+	gateway, err := netip.ParseAddr(w.Resolver)
+	own := slices.ContainsFunc(files, func(f runtime.File) bool { return schema.CleanPath(f.Path) == resolvConf }) ||
+		slices.ContainsFunc(w.Mounts, func(m schema.BindTarget) bool { return schema.CleanPath(m.Target) == resolvConf })
+	if err != nil || own || t.Names == nil { // without a resolver it keeps the machine's
+		return files
+	}
+	return append(files, runtime.File{Path: resolvConf, Content: []byte(dnszone.ResolvConf(gateway, w.Run.Namespace, t.Names.Domain))})
 }
 
 func workerLabel(w *schema.WorkerTarget) label {
