@@ -20,10 +20,8 @@ type gate struct {
 	forced   map[schema.Key]schema.Key // targets of deletions on purpose, by target
 	force    map[schema.Key]bool       // of those, the drives that go though they are used
 	spared   map[spareKey]int          // allowances of Deletion {allow}
-	volumes  map[string][]schema.Key   // declared volumes by written id
-	ids      map[string][]schema.Key   // volumes in force before this pass by id, sorted
+	lineage  *lineage                  // which declared volume is which one in force (V-2)
 	leaving  map[schema.Key]bool       // drives that are placed no longer
-	moved    map[schema.Key]schema.Key // volumes renamed with their id: new key by old one (V-2)
 }
 
 // passed is an object that was let through; prev is nil for a new one.
@@ -41,7 +39,7 @@ type spareKey struct {
 func newGate() *gate {
 	return &gate{expanded: map[schema.Key]*schema.Object{}, kinds: map[schema.Kind][]*schema.Object{}, held: map[schema.Key]*schema.Refusal{},
 		removed: map[schema.Key]bool{}, forced: map[schema.Key]schema.Key{},
-		spared: map[spareKey]int{}, volumes: map[string][]schema.Key{}, moved: map[schema.Key]schema.Key{},
+		spared:  map[spareKey]int{},
 		leaving: map[schema.Key]bool{}, force: map[schema.Key]bool{}}
 }
 
@@ -65,13 +63,13 @@ func (p *pass) accept() {
 	p.considerKind(schema.KindWorkspace, schema.KindHostPathGrant)
 	p.considerKind(schema.KindDeletion)
 	p.readDeletions()
-	p.indexVolumeIDs() // before anything is removed: a renamed volume does not count as a deletion
+	p.pairVolumes()
 	p.removeKinds(schema.KindHostPathGrant)
 	p.buildGrants()
 	p.considerKind(schema.KindModel)
 	p.expandModels()
 	p.considerKind(schema.KindDrive)
-	p.considerKind(schema.KindVolume)
+	p.considerVolumes()
 	p.buildDrives()
 	p.buildVolumes()
 	p.gate.names = p.nameTable()
@@ -87,6 +85,7 @@ func (p *pass) accept() {
 	p.noteMachines()
 	p.noteFrames()
 	p.noteEndpoints()
+	p.noteRenamed()
 	p.noteEgress()
 }
 
@@ -119,14 +118,7 @@ func (p *pass) considerKind(kinds ...schema.Kind) {
 // consider lets one object through, holds it, or finds that nothing changed.
 func (p *pass) consider(o *schema.Object) {
 	prev := p.objects[o.Key]
-	if prev != nil && sameObject(prev.Object, o) {
-		if prev.Object.Origin != o.Origin {
-			p.let(o, prev)
-		}
-		return
-	}
-	if prev != nil && sameButHash(prev.Object, o) && sameNormalised(prev.Object, o) {
-		p.let(o, prev) // as this program writes it; nothing changed
+	if prev != nil && p.unchanged(o, prev) {
 		return
 	}
 	if p.in.Rewritten {
@@ -140,6 +132,22 @@ func (p *pass) consider(o *schema.Object) {
 	if through != nil && (prev == nil || !sameObject(prev.Object, through)) {
 		p.let(through, prev)
 	}
+}
+
+// unchanged reports whether an object is declared as it is in force, and takes over
+// from which file.
+func (p *pass) unchanged(o *schema.Object, prev *schema.AcceptedObject) bool {
+	if sameObject(prev.Object, o) {
+		if prev.Object.Origin != o.Origin {
+			p.let(p.bound(o, prev), prev)
+		}
+		return true
+	}
+	if sameButHash(prev.Object, o) && sameNormalised(prev.Object, o) {
+		p.let(p.bound(o, prev), prev) // as this program writes it; nothing changed
+		return true
+	}
+	return false
 }
 
 func sameObject(a, b *schema.Object) bool {
@@ -157,6 +165,9 @@ func (p *pass) judge(o *schema.Object, prev *schema.AcceptedObject) (*schema.Obj
 		if hold := p.judgePlace(o); hold != nil {
 			return nil, hold
 		}
+	}
+	if hold := p.judgeOwner(o, prev); hold != nil {
+		return nil, hold
 	}
 	var hold *schema.Hold
 	switch spec := o.Spec.(type) {
@@ -184,7 +195,7 @@ func (p *pass) judge(o *schema.Object, prev *schema.AcceptedObject) (*schema.Obj
 	if hold != nil {
 		return nil, hold
 	}
-	return o, nil
+	return p.bound(o, prev), nil
 }
 
 // let brings an object in force. Generation grows only if the spec or metadata
@@ -199,10 +210,15 @@ func (p *pass) let(o *schema.Object, prev *schema.AcceptedObject) {
 			next.Generation++
 		}
 	}
-	if spec, ok := o.Spec.(*schema.DriveSpec); ok {
+	switch spec := o.Spec.(type) {
+	case *schema.DriveSpec:
 		next.FillGeneration = fillGeneration(spec, next, prev)
+	case *schema.OrgSpec, *schema.WorkspaceSpec:
+		next.Former = p.formerRoles(prev, o)
+	case *schema.VolumeSpec:
+		next.Object = withID(o, p.idOf(o.Key, prev))
 	}
-	p.put(o.Key, next, prev == nil)
+	p.put(o.Key, next, p.objects[o.Key] == nil)
 	p.gate.through = append(p.gate.through, passed{o.Key, next, prev})
 }
 
@@ -212,6 +228,7 @@ func (p *pass) let(o *schema.Object, prev *schema.AcceptedObject) {
 func sameNormalised(old, o *schema.Object) bool {
 	again := *old
 	again.Spec = copySpec(old.Spec)
+	undo(&again, o)
 	again.Rehash()
 	return again.Hash == o.Hash
 }

@@ -86,7 +86,8 @@ func (p *pass) countBudget() *budget {
 		k := budgetKey{key.Kind, a.Object.Org, a.Object.Workspace}
 		c := b.kinds[k]
 		c.total++
-		gone := p.goes(key) && !hasKey(p.gate.moved, key) || p.leavesPlaced(key)
+		_, moved := p.gate.lineage.movedTo(key)
+		gone := p.goes(key) && !moved || p.replaced(key) || p.leavesPlaced(key)
 		if !hasKey(p.gate.forced, key) && gone {
 			c.leaving++
 		}

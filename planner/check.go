@@ -42,7 +42,7 @@ func (p *pass) whyNever(t *template, m *machine, known bool) (schema.Reason, boo
 	for _, pin := range t.pinned {
 		if !known || pin.machine != m.name {
 			if rank == 0 {
-				worst, rank = p.whyOtherVolume(pin), rankLast
+				worst, rank = p.whyOtherVolume(t.org, pin), rankLast
 			}
 		}
 	}
@@ -50,10 +50,10 @@ func (p *pass) whyNever(t *template, m *machine, known bool) (schema.Reason, boo
 }
 
 // whyOtherVolume: a local volume is on another machine, which may be away (V-7).
-func (p *pass) whyOtherVolume(at pin) schema.Reason {
+func (p *pass) whyOtherVolume(org string, at pin) schema.Reason {
 	r := schema.Reason{Code: schema.ReasonVolumeElsewhere, Args: schema.ReasonArgs{Drive: at.volume, Machine: at.machine}}
 	switch m := p.machines[at.machine]; {
-	case m == nil:
+	case m == nil || m.org != org:
 		r.Code, r.Args.State = schema.ReasonVolumeAway, notDeclared
 	case !m.up():
 		r.Code, r.Args.State = schema.ReasonVolumeAway, string(m.state)

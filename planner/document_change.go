@@ -21,13 +21,25 @@ type DocumentChange struct {
 	From schema.Key `json:"from,omitzero"`
 	// Renamed is, for a created object, one that was declared before with the same
 	// content under another name or in another workspace and is not declared any
-	// more. It is removed and this one created, with a uid of its own (X-1).
+	// more. It is removed and this one created, with a uid of its own (X-1). For a
+	// changed volume it is its former name: the same volume still (V-2).
 	Renamed schema.Key `json:"renamed,omitzero"`
+	// Removed says, for a removed volume, that its record alone goes (V-9).
+	Removed *schema.VolumeRemoval `json:"removed,omitempty"`
 	// Fields are what a change changes, sorted, at most MaxChangedFields; More is
 	// how many there are beside them.
 	Fields []FieldChange `json:"fields,omitempty"`
 	More   int           `json:"more,omitempty"`
 	schema.Pos
+}
+
+// removalOf is nil for an object that is no volume.
+func removalOf(a *schema.AcceptedObject) *schema.VolumeRemoval {
+	spec, ok := a.Object.Spec.(*schema.VolumeSpec)
+	if !ok {
+		return nil
+	}
+	return &schema.VolumeRemoval{ID: volumeID(a), HostPath: spec.HostPath, Message: volumeRecordGone}
 }
 
 // FieldChange is one changed field. Old and New are JSON, cut at
@@ -49,12 +61,22 @@ const (
 // documentChanges is what the plan's decisions change, by object.
 func documentChanges(p schema.Plan, in Input) []DocumentChange {
 	list := []DocumentChange{}
-	for _, r := range p.Decisions.Remove {
-		change := DocumentChange{Object: r.Key, Change: "remove"}
-		if a := in.Accepted.Objects[r.Key]; inForce(a) {
-			change.Pos, change.From = a.Object.Origin, a.Object.ManagedBy
+	kept := map[string]bool{} // uids that are in force afterwards too
+	for i := range p.Decisions.Accept {
+		kept[p.Decisions.Accept[i].Object.UID] = true
+	}
+	remove := func(key schema.Key) {
+		change := DocumentChange{Object: key, Change: "remove"}
+		if a := in.Accepted.Objects[key]; inForce(a) {
+			if kept[a.UID] {
+				return // it has another name now
+			}
+			change.Pos, change.From, change.Removed = a.Object.Origin, a.Object.ManagedBy, removalOf(a)
 		}
 		list = append(list, change)
+	}
+	for _, r := range p.Decisions.Remove {
+		remove(r.Key)
 	}
 	gone := undeclared(in)
 	for i := range p.Decisions.Accept {
@@ -62,12 +84,17 @@ func documentChanges(p schema.Plan, in Input) []DocumentChange {
 		o := a.Object.Object
 		change := DocumentChange{Object: o.Key, Change: "create", From: o.ManagedBy, Pos: o.Origin}
 		switch {
+		case a.Previous == nil && inForce(in.Accepted.Objects[o.Key]):
+			remove(o.Key) // another volume under its name
 		case a.Previous == nil:
-			change.Renamed = gone.like(o)
+			change.Renamed = gone.like(o, in.Desired)
 		case a.Previous.Generation == a.Object.Generation && a.Previous.UID == a.Object.UID:
 			continue // the file moved
 		default:
 			change.Change = "change"
+			if was := a.Previous.Object.Key; was != o.Key {
+				change.Renamed = was
+			}
 			change.Fields, change.More = changedFields(a.Previous.Object, o)
 		}
 		list = append(list, change)
@@ -98,10 +125,10 @@ func undeclared(in Input) goneObjects {
 }
 
 // like is a gone object with the content of a new one: one that kept its name or
-// workspace if there is one. Zero for a derived one, and for a volume that kept
-// its id: that one is the same volume still (V-2).
-func (g goneObjects) like(o *schema.Object) schema.Key {
-	if len(g) == 0 || o.ManagedBy != (schema.Key{}) || o.Metadata.ID != "" {
+// workspace if there is one. Zero for a derived one, and for a volume with an id in
+// its file: that one cannot be taken for another (V-2).
+func (g goneObjects) like(o *schema.Object, desired *schema.Desired) schema.Key {
+	if len(g) == 0 || o.ManagedBy != (schema.Key{}) || desired.Objects[o.Key].Metadata.ID != "" {
 		return schema.Key{}
 	}
 	list := g[contentOf(o)]
@@ -119,7 +146,7 @@ func (g goneObjects) like(o *schema.Object) schema.Key {
 // contentOf identifies what an object says beside its name.
 func contentOf(o *schema.Object) string {
 	meta := o.Metadata
-	meta.Name, meta.Workspace = "", ""
+	meta.Name, meta.Workspace, meta.ID = "", "", ""
 	return string(o.Key.Kind) + schema.HashJSON(struct {
 		Metadata schema.Metadata
 		Spec     schema.Spec

@@ -94,8 +94,12 @@ func (p *pass) allowFile(org, workspace string, kind schema.Kind, count int) str
 	for n := 2; p.hasDeletion(org, workspace, name); n++ {
 		name = fmt.Sprintf("%s-%d", base, n)
 	}
-	return fmt.Sprintf("add orgs/%s/workspaces/%s/deletions/%s.cue with: kind: \"Deletion\", metadata: {name: %q}, spec: {allow: {kind: %q, count: %d}}",
-		org, workspace, name, name, kind, count)
+	owner := ""
+	if by := p.allowOwner(org, workspace, kind); by != "" {
+		owner = fmt.Sprintf(", owner: %q", by)
+	}
+	return fmt.Sprintf("add orgs/%s/workspaces/%s/deletions/%s.cue with: kind: \"Deletion\", metadata: {name: %q%s}, spec: {allow: {kind: %q, count: %d}}",
+		org, workspace, name, name, owner, kind, count)
 }
 
 func (p *pass) hasDeletion(org, workspace, name string) bool {
@@ -103,4 +107,38 @@ func (p *pass) hasDeletion(org, workspace, name string) bool {
 		o := p.objects[key].Object
 		return o.Org == org && o.Workspace == workspace && key.Name == name
 	})
+}
+
+// volumeHint is what to do about a volume that cannot go: often it was only to get
+// another name (V-2).
+func (p *pass) volumeHint(a *schema.AcceptedObject) string {
+	key, spec := a.Object.Key, a.Object.Spec.(*schema.VolumeSpec)
+	for _, o := range p.gate.kinds[schema.KindVolume] {
+		if _, known := p.gate.lineage.from[o.Key]; known || o.Key.Namespace != key.Namespace || o.Metadata.ID != "" {
+			continue
+		}
+		if samePlacement(spec, o.Spec.(*schema.VolumeSpec)) {
+			return renameHint(volumeID(a))
+		}
+	}
+	return volumeUseHint
+}
+
+// volumesHint names volumes that a run's owner may mount: of its own workspace
+// alone (V-6).
+func (p *pass) volumesHint(o *schema.Object) string {
+	const most = 5
+	var names []string
+	for _, key := range sortedStrings(p.shelfOf(o.Key.Namespace).byName) {
+		if v := p.shelfOf(o.Key.Namespace).byName[key]; p.mayUse(o, v) {
+			names = append(names, fmt.Sprintf("%s (%s)", key, v.id))
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return ""
+	case len(names) > most:
+		names = append(names[:most], "…")
+	}
+	return "it may mount: " + strings.Join(names, ", ")
 }

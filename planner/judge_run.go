@@ -89,7 +89,7 @@ func (p *pass) judgeTemplates(o *schema.Object, list, old []templatePlace) *sche
 			was = *old[i].task
 		}
 		refsChanged := !slices.Equal(was.DatavolumeRefs, place.task.DatavolumeRefs)
-		volumesChanged := !slices.Equal(was.Volumes, place.task.Volumes) ||
+		volumesChanged := !sameMounts(was.Volumes, place.task.Volumes) ||
 			max(1, was.RequestedResources.Machines) != max(1, place.task.RequestedResources.Machines)
 		p.noteMissingDrives(o, place)
 		if refsChanged {
@@ -198,11 +198,18 @@ func (p *pass) judgeVolumes(o *schema.Object, place templatePlace) *schema.Hold 
 		}
 		v := p.findVolume(o.Key.Namespace, m)
 		if v == nil || !p.mayUse(o, v) {
-			return holdOf(o, field, schema.CodeNotFound, volumeNotFound)
+			hold := holdOf(o, field, schema.CodeNotFound, volumeNotFound)
+			hold.Hint = p.volumesHint(o)
+			return hold
 		}
 		name := v.object.Object.Key.Name
 		if m.HostPath != "" && schema.CleanPath(m.HostPath) != v.spec.HostPath {
 			return holdOf(o, field+".host_path", schema.CodeInvalid, hostPathDisagrees(name, v.spec.HostPath))
+		}
+		// The policy may be narrower than when it was registered (V-4).
+		if hold := p.judgeHostPath(o, hostPath{path: v.spec.HostPath, machine: v.spec.NodeID, field: field}); hold != nil {
+			hold.Message = volumeRefused(name, hold.Message)
+			return hold
 		}
 		if v.spec.Shared {
 			continue
@@ -238,17 +245,6 @@ func (p *pass) judgeHostPath(o *schema.Object, h hostPath) *schema.Hold {
 		return hold
 	}
 	return nil
-}
-
-// mayUse reports whether the run's owner may use a volume: a member only its
-// own (V-6). Without members in use everyone of the workspace may.
-func (p *pass) mayUse(o *schema.Object, v *volume) bool {
-	ws := specOf[schema.WorkspaceSpec](p, schema.Key{Kind: schema.KindWorkspace, Namespace: o.Org, Name: o.Workspace})
-	if ws == nil || len(ws.Members) == 0 || v.object.Object.Metadata.Owner == o.Metadata.Owner {
-		return true
-	}
-	i := slices.IndexFunc(ws.Members, func(m schema.Member) bool { return m.User == o.Metadata.Owner })
-	return i >= 0 && (ws.Members[i].Role == schema.RoleEditor || ws.Members[i].Role == schema.RoleAdmin)
 }
 
 // noteCheckpoint: V-11.

@@ -1,44 +1,18 @@
 package planner
 
 import (
-	"fmt"
-	"slices"
-
 	"astraeus.io/astraeus/schema"
 )
 
-// indexVolumeIDs finds volumes that were renamed with their id (V-2).
-func (p *pass) indexVolumeIDs() {
-	for _, o := range p.gate.kinds[schema.KindVolume] {
-		if o.Metadata.ID != "" {
-			p.gate.volumes[o.Metadata.ID] = append(p.gate.volumes[o.Metadata.ID], o.Key)
-		}
-	}
-	p.gate.ids = map[string][]schema.Key{}
-	for _, key := range p.keysOf(schema.KindVolume) {
-		id := volumeID(p.objects[key])
-		p.gate.ids[id] = append(p.gate.ids[id], key)
-		declared := p.gate.volumes[id]
-		if p.gate.want(key) == nil && !p.declaredInvalid(key) && len(declared) == 1 &&
-			declared[0].Namespace == key.Namespace && p.objects[declared[0]] == nil {
-			p.gate.moved[key] = declared[0]
-		}
-	}
-	for _, list := range p.gate.volumes {
-		slices.SortFunc(list, schema.CompareKeys)
-	}
-}
-
-// judgeVolume: V-2..V-4, V-8 and X-16. Placement fields are judged again when
-// they change, and may not change while the volume is in use.
+// judgeVolume: V-2..V-4, V-8 and X-16. prev is the same volume in force, under
+// whatever name. Placement fields are judged again when they change, and may not
+// change while the volume is in use.
 func (p *pass) judgeVolume(o *schema.Object, spec *schema.VolumeSpec, prev *schema.AcceptedObject) *schema.Hold {
-	if from, moved := p.gate.movedFrom(o.Key); moved && prev == nil {
-		prev = p.objects[from]
-	}
-	if hold := p.judgeVolumeID(o, prev); hold != nil {
-		return hold
-	}
-	if prev != nil && samePlacement(prev.Object.Spec.(*schema.VolumeSpec), spec) {
+	if prev == nil {
+		if hold := p.judgeVolumeID(o); hold != nil {
+			return hold
+		}
+	} else if samePlacement(prev.Object.Spec.(*schema.VolumeSpec), spec) {
 		return nil
 	}
 	if !spec.Shared {
@@ -50,71 +24,47 @@ func (p *pass) judgeVolume(o *schema.Object, spec *schema.VolumeSpec, prev *sche
 		return hold
 	}
 	if prev != nil {
-		if users := p.volumeUsers(prev); len(users) > 0 {
-			return holdOf(o, "spec", schema.CodeVolumeInUse, volumeInUse(o.Key.Name, users))
+		if users := p.volumeUsers(prev); users.any() {
+			hold := holdOf(o, placementField(prev.Object.Spec.(*schema.VolumeSpec), spec), schema.CodeVolumeInUse, users.sentence(prev))
+			hold.Hint = volumeUseHint
+			return hold
 		}
 	}
 	return nil
 }
 
-func samePlacement(a, b *schema.VolumeSpec) bool {
-	return a.HostPath == b.HostPath && a.Shared == b.Shared && a.NodeID == b.NodeID
+func samePlacement(a, b *schema.VolumeSpec) bool { return placementField(a, b) == "" }
+
+// placementField is the first placement field that differs, "" for none (V-8).
+func placementField(a, b *schema.VolumeSpec) string {
+	switch {
+	case a.HostPath != b.HostPath:
+		return "spec.host_path"
+	case a.Shared != b.Shared:
+		return "spec.shared"
+	case a.NodeID != b.NodeID:
+		return "spec.node_id"
+	}
+	return ""
 }
 
-// judgeVolumeID: two volumes with one id are both refused; an accepted one keeps it.
-func (p *pass) judgeVolumeID(o *schema.Object, prev *schema.AcceptedObject) *schema.Hold {
+// judgeVolumeID: a volume in force keeps its id; of several new ones with one id
+// each is refused.
+func (p *pass) judgeVolumeID(o *schema.Object) *schema.Hold {
 	id := o.Metadata.ID
-	if id == "" || prev != nil && volumeID(prev) == id {
+	if id == "" {
 		return nil
 	}
-	for _, key := range slices.Concat(p.gate.volumes[id], p.gate.ids[id]) {
-		if key != o.Key && p.gate.moved[key] != o.Key {
-			return holdOf(o, "metadata.id", schema.CodeDuplicate, volumeIDTaken(id, key))
+	refuse := func(by schema.Key) *schema.Hold {
+		return holdOf(o, "metadata.id", schema.CodeDuplicate, volumeIDTaken(id, by, by.Namespace == o.Key.Namespace))
+	}
+	for _, key := range p.gate.lineage.has[id] {
+		return refuse(key)
+	}
+	for _, other := range p.gate.lineage.asks[id] {
+		if other.Key != o.Key {
+			return refuse(other.Key)
 		}
 	}
 	return nil
-}
-
-// volumeUsers names the runs that use a volume (V-8): accepted ones that have
-// not ended, or whose replica group lives, and those whose workers were started
-// with it.
-func (p *pass) volumeUsers(a *schema.AcceptedObject) []string {
-	id, key := volumeID(a), a.Object.Key
-	uses := func(spec *schema.RunSpec) bool {
-		return slices.ContainsFunc(spec.Groups(), func(g schema.WorkerGroup) bool {
-			return slices.ContainsFunc(g.TaskTemplate.Volumes, func(m schema.VolumeMount) bool {
-				return m.VolumeID == id || m.VolumeID == "" && m.Name == key.Name
-			})
-		})
-	}
-	users := map[schema.Key]bool{}
-	for _, run := range p.keysIn(schema.KindRun) {
-		o := p.objects[run].Object
-		pl, placed := p.in.Placed[run]
-		ended := placed && pl.Outcome != "" && o.ManagedBy == (schema.Key{})
-		if run.Namespace == key.Namespace && p.gate.wants(ownerOf(o), p) && !ended && uses(o.Spec.(*schema.RunSpec)) {
-			users[run] = true
-		}
-	}
-	for run, pl := range p.in.Placed {
-		if run.Namespace == key.Namespace && pl.Outcome == "" && uses(pl.Spec) && !p.placedGone(&pl) {
-			users[run] = true
-		}
-	}
-	var names []string
-	for _, run := range sortedKeys(users) {
-		names = append(names, fmt.Sprintf("run/%s", run.Name))
-	}
-	return names
-}
-
-// wants reports whether an object is still declared, expanded, or kept.
-func (g *gate) wants(key schema.Key, p *pass) bool {
-	return g.want(key) != nil || p.declaredInvalid(key) || g.held[key] != nil || p.in.Desired == nil
-}
-
-// placedGone reports whether none of the placed workers can run any more.
-func (p *pass) placedGone(pl *schema.Placement) bool {
-	r := run{placed: pl}
-	return p.allGone(&r)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"astraeus.io/astraeus/schema"
+	"astraeus.io/astraeus/schema/access"
 )
 
 // pass is the working state of one call of Plan. Its parts are filled stage by
@@ -28,19 +29,21 @@ type pass struct {
 	holders  map[string][]*machine // machines with a copy, by drive uid
 	planned  map[string][]*machine // machines that are to make a copy, by drive uid
 
-	grants   map[scope][]grantedPath
-	reach    map[string]*pathIndex // accepted host paths, by org
-	drives   map[schema.Key]*drive
-	driveUID map[string]*drive
-	volumes  map[string]*shelf // by namespace
-	tombs    map[string]*schema.Tombstone
+	grants      map[scope][]grantedPath
+	reach       map[string]*pathIndex // accepted host paths, by org
+	drives      map[schema.Key]*drive
+	driveUID    map[string]*drive
+	volumes     map[string]*shelf       // by namespace
+	volumesSeen map[string][]schema.Key // runs that machines report with a volume, by its id
+	tombs       map[string]*schema.Tombstone
 
 	runs      map[schema.Key]*run
 	queue     []*run // by acceptance, then name
 	templates map[templateKey]*template
 
-	budget *budget
-	before map[string]map[workerID]liveUse // live users before this pass, by drive uid
+	budget          *budget
+	roles, rolesNow *access.Rules                   // by which this commit is judged, and in force
+	before          map[string]map[workerID]liveUse // live users before this pass, by drive uid
 
 	holdersNS map[string][]*schema.AcceptedObject // workspaces in force by namespace
 	spaced    *spaces

@@ -37,7 +37,7 @@ func (p *pass) mayLeave(key schema.Key) bool {
 	if a.Object.ManagedBy != (schema.Key{}) {
 		return true // goes with its owner, or because the owner has fewer now
 	}
-	if to, moved := p.gate.moved[key]; moved {
+	if to, moved := p.gate.lineage.movedTo(key); moved {
 		return p.mayMove(key, to)
 	}
 	if p.in.Rewritten {
@@ -60,8 +60,9 @@ func (p *pass) mayLeave(key schema.Key) bool {
 		return false
 	}
 	if key.Kind == schema.KindVolume {
-		if users := p.volumeUsers(a); len(users) > 0 {
-			p.holdRemoval(key, schema.CodeVolumeInUse, volumeInUse(key.Name, users), a.Object.Origin)
+		if users := p.volumeUsers(a); users.any() {
+			p.holdRemoval(key, schema.CodeVolumeInUse, users.sentence(a), a.Object.Origin)
+			p.gate.held[key].Hold.Hint = p.volumeHint(a)
 			return false
 		}
 	}
@@ -71,7 +72,7 @@ func (p *pass) mayLeave(key schema.Key) bool {
 // mayMove reports whether a renamed volume's older name may go: not before the
 // newer one is in force, or the record would be lost (V-2, V-8).
 func (p *pass) mayMove(from, to schema.Key) bool {
-	if p.objects[to] != nil {
+	if a := p.objects[to]; a != nil && a.UID == p.objects[from].UID {
 		return true
 	}
 	hold := p.gate.held[to].Hold

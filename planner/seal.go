@@ -30,10 +30,6 @@ func (p *pass) seal() {
 		}
 		last++
 		a.Seq = last
-		if from, moved := p.gate.movedFrom(key); moved {
-			a.UID = p.in.Accepted.Objects[from].UID // a renamed volume stays itself (V-2)
-			continue
-		}
 		a.UID = p.newUID(key, last, used)
 	}
 	for _, key := range sortedKeys(p.gate.leaving) {
@@ -72,7 +68,11 @@ func (p *pass) decide() {
 	for _, key := range slices.Backward(sortedKeys(p.gate.removed)) { // inner kinds first
 		old := p.in.Accepted.Objects[key]
 		d.Remove = append(d.Remove, schema.Removal{Key: key, UID: old.UID, Commit: p.in.Desired.Commit})
-		p.event(key, "Removed", removedWords(old))
+		if to, moved := p.gate.lineage.movedTo(key); moved {
+			p.event(key, "Renamed", volumeMoved(volumeID(old), to.Name)) // its record stays
+			continue
+		}
+		p.removed(key, old)
 	}
 	p.decideRefusals()
 	if !p.in.Rewritten && p.in.Desired.Commit != p.in.Accepted.Head {
@@ -86,11 +86,23 @@ func (p *pass) decide() {
 	}
 }
 
+// removed says what becomes of the data of an object that goes (D-61, V-9).
+func (p *pass) removed(key schema.Key, old *schema.AcceptedObject) {
+	p.event(key, "Removed", removedWords(old))
+	p.out.Decisions.Events[len(p.out.Decisions.Events)-1].Volume = removalOf(old)
+	if text := dataStays(old); text != "" {
+		p.note(schema.Diagnostic{Pos: old.Object.Origin, Object: key, Code: schema.CodeDataNotDeleted, Message: text})
+	}
+}
+
 func (p *pass) decideAcceptance(t *passed) {
 	acceptance := schema.Acceptance{Object: *t.next}
 	acceptance.Object.Refused = nil
 	if p.gate.held[t.key] != nil {
 		acceptance.Object.Refused = p.keptRefusal(t.key, p.in.Accepted.Objects[t.key])
+	}
+	if p.replaced(t.key) {
+		p.removed(t.key, p.in.Accepted.Objects[t.key])
 	}
 	switch {
 	case t.prev == nil:
@@ -160,13 +172,4 @@ func (p *pass) decideRefusals() {
 			p.event(key, "Held", next.Hold.Message)
 		}
 	}
-}
-
-func (g *gate) movedFrom(key schema.Key) (schema.Key, bool) {
-	for from, to := range g.moved {
-		if to == key {
-			return from, true
-		}
-	}
-	return schema.Key{}, false
 }

@@ -23,6 +23,8 @@ const (
 	volumeRecordGone   = "volume record deleted; only the platform record was removed — the data under the host path was NOT deleted"    // V-9
 	driveDataUntouched = "the data on the machines is not deleted"                                                                       // D-61
 	rewrittenHistory   = "the history was rewritten: this commit does not descend from the one in force; allow it on purpose"            // G-5
+	volumeUseHint      = "stop what uses it, or let it go without, in a commit before this one"                                          // V-8
+	rolesCountLater    = "roles that a commit gives count from the next commit on"                                                       // X-32
 	localVolumeGang    = "a run over several machines cannot use a local volume: the other machines would mount an empty directory"      // V-7
 	allowanceSpent     = "it was for one commit, which has passed: this Deletion can be removed"                                         // X-28
 	storedNotApplied   = "accepted and stored, not applied: "                                                                            // D-6
@@ -41,6 +43,25 @@ func removedWords(a *schema.AcceptedObject) string {
 		return driveDataUntouched
 	}
 	return "removed"
+}
+
+// dataStays is the warning of a removal that touches no data, "" for another.
+func dataStays(a *schema.AcceptedObject) string {
+	switch spec := a.Object.Spec.(type) {
+	case *schema.VolumeSpec:
+		return removedWords(a) + " (host_data_deleted: false)"
+	case *schema.DriveSpec:
+		var paths []string
+		for _, s := range spec.Sources {
+			if s.NodeScope != schema.ScopePlaced {
+				paths = append(paths, s.Path)
+			}
+		}
+		if len(paths) > 0 {
+			return fmt.Sprintf("drive %s is removed; the data under %s is not deleted", a.Object.Key.Name, strings.Join(paths, ", "))
+		}
+	}
+	return ""
 }
 
 func sourceOutOfRange(drive string, index, n int) string {
@@ -151,13 +172,82 @@ func namespaceChanged(ws schema.Key, was, now string) string {
 	return fmt.Sprintf("what is in force in %s has the namespace %s and would be removed and made anew in %s: write `namespace: %q` into its spec", ws, was, now, was)
 }
 
-func volumeInUse(name string, users []string) string {
-	return fmt.Sprintf("volume %s is used by %s", name, strings.Join(users, ", "))
+// volumeInUse: V-8. Runs that the volume's owner may not see are only counted (V-10).
+func volumeInUse(name string, users []string, hidden int) string {
+	const most = 10
+	if more := len(users) - most; more > 0 {
+		users, hidden = users[:most], hidden+more
+	}
+	text := strings.Join(users, ", ")
+	switch {
+	case text == "" && hidden == 1:
+		text = "a run"
+	case text == "":
+		text = fmt.Sprintf("%d runs", hidden)
+	case hidden > 0:
+		text += fmt.Sprintf(" and %d more", hidden)
+	}
+	return fmt.Sprintf("volume %s is used by %s", name, text)
 }
 
-func volumeIDTaken(id string, by schema.Key) string {
+// volumeIDTaken: V-2. Whose it is in another workspace is nobody's business (V-6).
+func volumeIDTaken(id string, by schema.Key, here bool) string {
+	if !here {
+		return fmt.Sprintf("the id %s is taken", id)
+	}
 	return fmt.Sprintf("the id %s is taken by %s", id, by)
 }
+
+func volumeNameTaken(name, id string) string {
+	return fmt.Sprintf("the name %s is taken by the volume %s", name, id)
+}
+
+// volumeKeepsID: what a volume's own id is, where another was written.
+func volumeKeepsID(name, id string) string {
+	return fmt.Sprintf("the id of volume %s is %s: another id makes it another volume", name, id)
+}
+
+// renameHint says how a volume is renamed that has no id in its file (V-2).
+func renameHint(id string) string {
+	return fmt.Sprintf("to rename it, write `id: %q` into the metadata of its file", id)
+}
+
+// volumeMoved: V-2.
+func volumeMoved(id, name string) string {
+	return fmt.Sprintf("volume %s is called %s now", id, name)
+}
+
+// volumeRenamed: a template names a volume that has another name now.
+func volumeRenamed(name, id, now string) string {
+	return fmt.Sprintf("volume %s (%s) is called %s now: write that name, or `volume_id`", name, id, now)
+}
+
+// ownerNeeded: X-32.
+func ownerNeeded(o *schema.Object) string {
+	return fmt.Sprintf("metadata.owner: workspace %s lists its members; say whose %s this is", o.Workspace, words(o.Key.Kind))
+}
+
+// ownerMayNot: R-1, X-32.
+func ownerMayNot(o *schema.Object, role schema.Role) string {
+	if role == "" {
+		return fmt.Sprintf("metadata.owner %q: no member of workspace %s", o.Metadata.Owner, o.Workspace)
+	}
+	return fmt.Sprintf("metadata.owner %q: a %s of workspace %s may not add a %s", o.Metadata.Owner, role, o.Workspace, words(o.Key.Kind))
+}
+
+func words(kind schema.Kind) string { return strings.ReplaceAll(kind.Word(), "_", " ") }
+
+// allowanceOfOrg: R-1, X-28.
+func allowanceOfOrg(o *schema.Object, kind schema.Kind) string {
+	return fmt.Sprintf("metadata.owner %q: only an admin of org %s may allow the deletion of objects of kind %s", o.Metadata.Owner, o.Org, kind)
+}
+
+func allowanceOfWorkspace(o *schema.Object) string {
+	return fmt.Sprintf("metadata.owner %q: only an admin of workspace %s may lift its deletion budget", o.Metadata.Owner, o.Workspace)
+}
+
+// volumeRefused: a volume's own path does not pass any more (V-4).
+func volumeRefused(name, problem string) string { return fmt.Sprintf("volume %s: %s", name, problem) }
 
 func volumesApart(a, b pin) string {
 	return fmt.Sprintf("volume %s is on machine %s and volume %s on machine %s: no machine has both", a.volume, a.machine, b.volume, b.machine)

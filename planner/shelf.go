@@ -59,21 +59,49 @@ func (p *pass) findVolume(namespace string, m *schema.VolumeMount) *volume {
 }
 
 // useVolume resolves a volume or an old-form host path (V-5). What was right
-// when the run was accepted and is no longer is a wait.
+// when the run was accepted and is no longer is a wait: the mount stays, and
+// without a grant nothing starts with it, so that no worker ever runs without it.
 func (p *pass) useVolume(t *template, where scope, m *schema.VolumeMount) {
 	bind := schema.BindTarget{From: schema.BindVolume, Path: m.HostPath, Target: schema.CleanPath(m.ContainerPath), ReadOnly: m.ReadOnly}
-	if m.VolumeID != "" || m.Name != "" {
-		v := p.findVolume(t.run.Namespace, m)
-		if v == nil {
-			t.fail(schema.ReasonForbidden, schema.ReasonArgs{Text: volumeNotFound})
-			return
-		}
-		bind.UID, bind.Path, bind.Drive = v.id, v.spec.HostPath, v.object.Object.Key
-		if !v.spec.Shared {
-			t.pinned = append(t.pinned, pin{v.object.Object.Key.Name, v.spec.NodeID})
-		}
+	if m.VolumeID == "" && m.Name == "" {
+		p.bindHostPath(t, where, bind)
+		return
 	}
-	p.bindHostPath(t, where, bind)
+	v := p.findVolume(t.run.Namespace, m)
+	if v == nil {
+		bind.UID, bind.Path = m.VolumeID, ""
+		t.refuse(bind, volumeNotFound)
+		return
+	}
+	bind.UID, bind.Path, bind.Drive = v.id, v.spec.HostPath, v.object.Object.Key
+	name := v.object.Object.Key.Name
+	if !v.spec.Shared {
+		t.pinned = append(t.pinned, pin{name, v.spec.NodeID})
+	}
+	switch run := p.objects[t.run]; {
+	case run != nil && !p.rulesNow().MayUse(ownerActor(run.Object), v.object.Object):
+		t.refuse(bind, volumeNotFound)
+	case !v.spec.Shared && t.machines > 1:
+		t.refuse(bind, localVolumeGang)
+	default:
+		p.bindHostPath(t, where, bind)
+	}
+}
+
+// refuse keeps a mount that is not let through any more, without the grant that a
+// machine needs to make it.
+func (t *template) refuse(bind schema.BindTarget, text string) {
+	t.fail(schema.ReasonForbidden, schema.ReasonArgs{Path: bind.Path, Text: text})
+	bind.Grant = ""
+	t.use(bind)
+}
+
+func (t *template) use(bind schema.BindTarget) {
+	mode := schema.ReadWrite
+	if bind.ReadOnly {
+		mode = schema.ReadOnly
+	}
+	t.uses = append(t.uses, use{kind: useVolume, bind: bind, mode: mode})
 }
 
 // useSpecPaths mounts dataset_path read-only and checkpoint_path where they are,
@@ -93,24 +121,20 @@ func (p *pass) useSpecPaths(t *template, where scope, spec *schema.RunSpec) {
 
 func (p *pass) bindHostPath(t *template, where scope, bind schema.BindTarget) {
 	if problem := p.hostPathProblem(where, bind.Path); problem != "" {
-		t.fail(schema.ReasonForbidden, schema.ReasonArgs{Path: bind.Path, Text: fmt.Sprintf("%s: %s", bind.Path, problem)})
+		t.refuse(bind, fmt.Sprintf("%s: %s", bind.Path, problem))
 		return
 	}
 	granted := p.grantFor(where, bind.Path)
 	needed := p.clusterSpec().VolumesNeedGrant
 	if needed && granted.path == "" {
-		t.fail(schema.ReasonForbidden, schema.ReasonArgs{Path: bind.Path, Text: pathNeedsGrant(bind.Path)})
+		t.refuse(bind, pathNeedsGrant(bind.Path))
 		return
 	}
 	if granted.mode == schema.ReadOnly && (needed || !p.allowedByCluster(bind.Path)) {
 		bind.ReadOnly = true // a grant's mode is a ceiling (D-20)
 	}
 	bind.Grant = p.allowedAbove(where, bind.Path)
-	mode := schema.ReadWrite
-	if bind.ReadOnly {
-		mode = schema.ReadOnly
-	}
-	t.uses = append(t.uses, use{kind: useVolume, bind: bind, mode: mode})
+	t.use(bind)
 }
 
 // hostPathProblem judges a volume's path by V-4: the cluster's prefixes, widened

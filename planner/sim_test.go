@@ -246,6 +246,8 @@ func (s *sim) checkStands(m *schema.MachineReport, a *schema.Assignment, t *sche
 		ok = slices.ContainsFunc(m.Mounts, func(x schema.Mount) bool {
 			return x.UID == b.UID && x.Source == b.Source && x.State == schema.MountBound
 		})
+	case schema.BindVolume:
+		ok = b.Grant != "" && schema.Covers(b.Grant, b.Path)
 	case schema.BindDir:
 		d := slices.IndexFunc(a.Dirs, func(d schema.DirTarget) bool { return d.UID == b.UID && d.Source == b.Source })
 		ok = d >= 0 && (!a.Dirs[d].Create || slices.ContainsFunc(m.Paths, func(p schema.PathState) bool { return p.UID == b.UID && p.Exists }))

@@ -232,6 +232,8 @@ func (p *pass) beforeStart(s *site, r *run, w *schema.WorkerTarget) edges {
 			if id := s.maker(schema.ActionCreateDir, b.UID, b.Source); id != "" {
 				e.here = append(e.here, id)
 			}
+		case schema.BindVolume:
+			e.blocked = e.blocked || b.Grant == "" // not let through any more
 		case schema.BindClaim:
 			p.afterMount(s, b, &e)
 		}

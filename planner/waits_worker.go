@@ -84,6 +84,12 @@ func (p *pass) whyNotRunning(n *tenant, m *machine, list []schema.Reason) []sche
 		return one(schema.ReasonStopping, schema.ReasonArgs{})
 	}
 	from := len(list)
+	if t := templateOfGroup(r.current, w.Group); t != nil {
+		for _, why := range t.problem { // turned wrong since it was placed
+			why.Machine = w.Machine
+			list = append(list, why)
+		}
+	}
 	if n.at >= 0 {
 		list = p.whyNotReady(m.site, &m.site.a.Workers[n.at], list)
 	}

@@ -81,8 +81,19 @@ type AcceptedObject struct {
 	// Target is what a Deletion was bound to when it was accepted: the uid of what it
 	// names (X-27), or the commit for which an allowance lifts the budget (X-28).
 	Target string `json:"target,omitempty"`
+	// Former are the roles that an org or workspace gave before the commit that last
+	// changed them (X-32), nil when none did.
+	Former *FormerRoles `json:"former,omitempty"`
 	// Refused is the newest candidate that was not let through, nil when there is none.
 	Refused *Refusal `json:"refused,omitempty"`
+}
+
+// FormerRoles are an org's admins or a workspace's members as they were before a
+// commit: that commit's own objects are judged by them (X-32).
+type FormerRoles struct {
+	Commit  string   `json:"commit"`
+	Admins  []string `json:"admins,omitempty"`
+	Members []Member `json:"members,omitempty"`
 }
 
 // Refusal is a change that is held back (G-9). Candidate is nil when the change

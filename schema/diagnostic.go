@@ -21,6 +21,7 @@ const (
 	CodeNameTaken           Code = "NAME_TAKEN"            // 409 (N-9)
 	CodeForbiddenPlace      Code = "FORBIDDEN_PLACE"       // 403 (G-3, X-30)
 	CodeHostAccessForbidden Code = "HOST_ACCESS_FORBIDDEN" // 403 (D-20)
+	CodeForbidden           Code = "FORBIDDEN"             // 403: the owner's role does not allow it
 	CodeNotFound            Code = "NOT_FOUND"             // 404
 	CodeDatavolumeInUse     Code = "DATAVOLUME_IN_USE"     // 409 (D-60, X-29)
 	CodeDatavolumeManaged   Code = "DATAVOLUME_MANAGED"    // 409 (D-43)
@@ -56,6 +57,7 @@ const (
 	CodeStrayCopy          Code = "STRAY_COPY"
 	CodeCheckpointNotThere Code = "CHECKPOINT_NOT_SHARED" // V-11
 	CodeDeletionSpent      Code = "DELETION_SPENT"
+	CodeVolumeRenamed      Code = "VOLUME_RENAMED"        // V-2
 	CodeNoCluster          Code = "NO_CLUSTER"            // G-2
 	CodeOtherFolder        Code = "OTHER_FOLDER"          // G-3
 	CodeNotGuarded         Code = "NOT_GUARDED"
@@ -64,14 +66,14 @@ const (
 var codeStatus = map[Code]int{
 	CodeInvalid: 400, CodeUnknownField: 400, CodeSyntax: 400, CodeUnreadable: 400, CodeDuplicate: 409,
 	CodeNameNotDNSSafe: 400, CodeNameTaken: 409, CodeForbiddenPlace: 403, CodeHostAccessForbidden: 403,
-	CodeNotFound: 404, CodeDatavolumeInUse: 409, CodeDatavolumeManaged: 409, CodeVolumeInUse: 409,
+	CodeForbidden: 403, CodeNotFound: 404, CodeDatavolumeInUse: 409, CodeDatavolumeManaged: 409, CodeVolumeInUse: 409,
 	CodeVolumeConflict: 409, CodeMachineInUse: 409, CodeDataLocation: 409, CodeDeletionBudget: 409,
 	CodeDeletionConflict: 409, CodeWorkspaceNotWhole: 409, CodeHistoryRewritten: 409, CodeNamespaceTaken: 409,
 	CodeWorkspaceInUse: 409, CodeOrgInUse: 409, CodeClusterInUse: 409, CodeWarning: 200,
 	CodeStoredNotApplied: 200, CodeSystemDisk: 200, CodeDriveNotThere: 200, CodeDataNotDeleted: 200,
 	CodeGrantRevoked: 200, CodeGrantNoWorkspace: 200, CodeGrantDeniedPath: 200, CodeAddressNotReported: 200,
 	CodeAddressShared: 200, CodeNodeNetworkShared: 200, CodeStrayCopy: 200, CodeCheckpointNotThere: 200,
-	CodeDeletionSpent: 200, CodeNoCluster: 200, CodeOtherFolder: 200, CodeNotGuarded: 200,
+	CodeDeletionSpent: 200, CodeVolumeRenamed: 200, CodeNoCluster: 200, CodeOtherFolder: 200, CodeNotGuarded: 200,
 	CodeEndpointNoTarget: 200, CodeEgressNotEnforced: 200,
 }
 

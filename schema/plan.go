@@ -233,4 +233,19 @@ type Event struct {
 	Machine string    `json:"machine,omitempty"`
 	Commit  string    `json:"commit,omitempty"`
 	Count   int       `json:"count,omitempty"`
+	// Volume is of a volume's removal (V-9).
+	Volume *VolumeRemoval `json:"volume,omitempty"`
+	// ActedFor is the owner of the object, where another than the owner made the
+	// commit (V-10, R-2); By is who that was.
+	ActedFor string `json:"acted_for,omitempty"`
+	By       string `json:"by,omitempty"`
+}
+
+// VolumeRemoval says that a volume's record alone was deleted, in the documents'
+// words (V-9).
+type VolumeRemoval struct {
+	ID              string `json:"id"`
+	HostPath        string `json:"host_path"`
+	HostDataDeleted bool   `json:"host_data_deleted"` // never
+	Message         string `json:"message"`
 }

@@ -73,7 +73,6 @@ func (e *environment) plan(c *cli.Context) error {
 	e.sayOrigins(c, from)
 	plan := planner.Plan(input)
 	doc := planner.Document(plan, input, load.SchemaHash())
-	doc.Diagnostics = schema.SortDiagnostics(append(doc.Diagnostics, removalNotes(plan, input)...))
 	if err := problems.Diagnostics(doc.Diagnostics); err != nil {
 		return err
 	}

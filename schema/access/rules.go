@@ -80,6 +80,9 @@ func (r *Rules) MembersInUse(org, workspace string) bool {
 	return len(r.members[place{org, workspace}]) > 0
 }
 
+// AdminsInUse reports whether an org names its admins.
+func (r *Rules) AdminsInUse(org string) bool { return len(r.admins[org]) > 0 }
+
 // within reports whether an org, or a workspace of it, is inside the actor's limits.
 func (a Actor) within(org, workspace string) bool {
 	return (a.Org == "" || a.Org == org) && (a.Workspace == "" || a.Org != "" && a.Workspace == workspace)

@@ -89,7 +89,7 @@ func TestPlanAgainIsEmpty(t *testing.T) {
 }
 
 const oneShot = `kind: "Run"
-metadata: name: %q
+metadata: {name: %q, owner: "grace"}
 spec: task_template: {
 	command: "/bin/sh"
 	args: ["-ec", %q]

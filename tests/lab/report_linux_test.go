@@ -18,7 +18,7 @@ func TestOnceSaysWhatIsNotReached(t *testing.T) {
 	repo := example(t, at)
 	runs := filepath.Join(repo, "orgs/acme/workspaces/research/runs")
 	write(t, filepath.Join(runs, "fails.cue"), `kind: "Run"
-metadata: name: "fails"
+metadata: {name: "fails", owner: "grace"}
 spec: {
 	restart_policy: "Never"
 	task_template: {
@@ -29,7 +29,7 @@ spec: {
 }
 `)
 	write(t, filepath.Join(runs, "large.cue"), `kind: "Run"
-metadata: name: "large"
+metadata: {name: "large", owner: "grace"}
 spec: task_template: {command: "/bin/true", requested_resources: {cpu_cores: 1, gpu_requests: count: 99}}
 `)
 	code, stdout, stderr := run(t, at, "lab", "--once", "--repo", repo, "--dir", "lab")

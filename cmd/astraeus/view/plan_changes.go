@@ -69,8 +69,15 @@ func (c changed) note(names Names) string {
 	if len(c.derived) == 0 && c.From != (schema.Key{}) {
 		parts = append(parts, "of "+names.Object(c.From))
 	}
-	if c.Renamed != (schema.Key{}) {
+	switch {
+	case c.Renamed == (schema.Key{}):
+	case c.Change == "change":
+		parts = append(parts, "was called "+c.Renamed.Name)
+	default:
 		parts = append(parts, "was "+names.Object(c.Renamed)+": that one is removed and this one begins anew")
+	}
+	if c.Removed != nil {
+		parts = append(parts, fmt.Sprintf("%s %s: %s", c.Removed.ID, c.Removed.HostPath, c.Removed.Message))
 	}
 	return strings.Join(parts, "; ")
 }
