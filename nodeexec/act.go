@@ -244,20 +244,21 @@ func (a *Agent) tidy(ctx context.Context, s *situation) {
 	}
 	for _, w := range s.seen.workers {
 		if !w.live() && findWorker(s.target, w.id) == nil {
-			a.tidyWorker(ctx, w.id, false)
+			a.tidyWorker(ctx, w, false)
 		}
 	}
 	for _, f := range s.seen.fills {
 		c, seen := findCopy(s.target, f.label.Fill.UID), s.seen.findCopy(f.label.Fill.UID)
 		// The second is what a crash between writing the generation down and forgetting the fill leaves.
 		if c == nil || c.FillGeneration != f.label.Fill.Generation || !f.live() && seen != nil && seen.FilledGeneration == c.FillGeneration {
-			a.tidyWorker(ctx, f.id, f.live())
+			a.tidyWorker(ctx, f, f.live())
 		}
 	}
 	a.dropUses(s)
 }
 
-func (a *Agent) tidyWorker(ctx context.Context, id string, stop bool) {
+func (a *Agent) tidyWorker(ctx context.Context, w localWorker, stop bool) {
+	id := w.id
 	what := "remove " + id
 	if stop {
 		what = "stop " + id
@@ -266,6 +267,11 @@ func (a *Agent) tidyWorker(ctx context.Context, id string, stop bool) {
 		run: func(ctx context.Context) error {
 			if stop {
 				return a.cfg.Engine.Stop(ctx, id, stopGrace)
+			}
+			if w.label.Fill == nil {
+				if err := a.past.add(&w); err != nil {
+					a.log.Warn("that a worker ended cannot be kept", "worker", id, "error", err)
+				}
 			}
 			a.cfg.CrashPoint(CrashBeforeRemove)
 			if err := a.cfg.Engine.Remove(ctx, id); err != nil && !errors.Is(err, runtime.ErrRunning) {

@@ -27,6 +27,7 @@ type Agent struct {
 	failures *failures
 	places   *places
 	evicted  *evictions
+	past     *past
 	sizes    trashSizes
 	measured *measurer
 	checks   *checker

@@ -35,6 +35,9 @@ func (a *Agent) load() (err error) {
 	if a.evicted, err = loadEvictions(a.disk); err != nil {
 		return err
 	}
+	if a.past, err = loadPast(a.disk); err != nil {
+		return err
+	}
 	a.measured, a.checks = newMeasurer(a), newChecker(a)
 	var uid string
 	if found, err := a.disk.read(clusterFile, &uid); err != nil {

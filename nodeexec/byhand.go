@@ -2,6 +2,7 @@ package nodeexec
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -43,6 +44,17 @@ func (b *ByHand) Turn(ctx context.Context, beat bool) (report *schema.MachineRep
 func (b *ByHand) Connect() *schema.Hello {
 	b.a.republish.Store(true)
 	return b.a.hello()
+}
+
+// Held is what the agent tells when its assignment is recalled, as one message.
+func (b *ByHand) Held() *schema.Held {
+	parts := b.a.held()
+	held := *parts[len(parts)-1]
+	held.Blobs = map[string][]byte{}
+	for _, part := range parts {
+		maps.Copy(held.Blobs, part.Blobs)
+	}
+	return &held
 }
 
 // Disconnect ends the stream.

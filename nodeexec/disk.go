@@ -24,6 +24,7 @@ const (
 	usesFile       = "uses.json"       // which worker uses what
 	placesFile     = "places.json"     // the filesystem a path was first used on
 	evictionsFile  = "evictions.json"  // what was evicted lately, and where eviction goes on (D-71)
+	pastFile       = "ended.json"      // workers that ended lately, for a store that was lost
 	blobsDir       = "blobs"
 )
 

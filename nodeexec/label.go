@@ -21,6 +21,9 @@ type label struct {
 	Worker  schema.Worker `json:"worker"`
 	Run     schema.Key    `json:"run,omitzero"`
 	Fill    *fillLabel    `json:"fill,omitempty"`
+	// Template and WorldSize are kept of an ended worker too (X-4).
+	Template  string `json:"template,omitempty"`
+	WorldSize int    `json:"world_size,omitempty"`
 }
 
 type fillLabel struct {

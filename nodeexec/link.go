@@ -25,12 +25,13 @@ const (
 type outbox struct {
 	mu     sync.Mutex
 	report *schema.MachineReport
+	newest *schema.MachineReport // also when it was sent
 	ready  chan struct{}
 }
 
 func (o *outbox) put(r *schema.MachineReport) {
 	o.mu.Lock()
-	o.report = r
+	o.report, o.newest = r, r
 	o.mu.Unlock()
 	select {
 	case o.ready <- struct{}{}:
@@ -44,6 +45,12 @@ func (o *outbox) take() *schema.MachineReport {
 	r := o.report
 	o.report = nil
 	return r
+}
+
+func (o *outbox) last() *schema.MachineReport {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.newest
 }
 
 // holdLink keeps a stream to the leading controller open.
@@ -86,17 +93,23 @@ func (a *Agent) session(ctx context.Context) (heard bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := stream.Send(&schema.Up{Hello: a.hello()}); err != nil && !errors.Is(err, io.EOF) {
+	hello := a.hello()
+	if err := stream.Send(&schema.Up{Hello: hello}); err != nil && !errors.Is(err, io.EOF) {
 		return false, err
 	}
+	welcome, err := a.welcomed(stream)
+	if err != nil {
+		return false, err
+	}
+	heard = true
 	a.republish.Store(true)
 	a.wake()
 	received := make(chan error, 1)
 	go func() {
-		received <- a.receive(stream, &heard)
+		received <- a.receive(stream)
 		cancel() // ends a Send that waits
 	}()
-	sendErr := a.sendReports(ctx, stream)
+	sendErr := a.sendAll(ctx, stream, hello, welcome)
 	cancel()
 	if err := <-received; err != nil && !errors.Is(err, context.Canceled) {
 		return heard, err
@@ -105,11 +118,31 @@ func (a *Agent) session(ctx context.Context) (heard bool, err error) {
 }
 
 func (a *Agent) hello() *schema.Hello {
-	return &schema.Hello{Version: schema.AssignmentVersion, Machine: a.cfg.Machine, ClusterUID: a.clusterUID(),
+	h := &schema.Hello{Version: schema.AssignmentVersion, Machine: a.cfg.Machine, ClusterUID: a.clusterUID(),
 		Incarnation: a.incarnation, Blobs: a.blobs.keep(hashesOf(a.target.Load()))}
+	if t := a.target.Load(); t != nil {
+		h.Epoch, h.Revision = t.Epoch, t.Revision
+	}
+	h.Parts, _ = link.Digests(a.out.last()) // without them everything is sent
+	return h
 }
 
-func (a *Agent) receive(stream link.ClientStream, heard *bool) error {
+// welcomed waits for the answer to the hello. An older controller sends none.
+func (a *Agent) welcomed(stream link.ClientStream) (*schema.Welcome, error) {
+	down, err := stream.Recv()
+	if err != nil {
+		return nil, err
+	}
+	if err := a.take(down); err != nil {
+		return nil, err
+	}
+	if down.Welcome == nil {
+		return &schema.Welcome{}, nil
+	}
+	return down.Welcome, nil
+}
+
+func (a *Agent) receive(stream link.ClientStream) error {
 	for {
 		down, err := stream.Recv()
 		if err != nil {
@@ -118,21 +151,65 @@ func (a *Agent) receive(stream link.ClientStream, heard *bool) error {
 		if err := a.take(down); err != nil {
 			return err
 		}
-		*heard = true
 	}
 }
 
-func (a *Agent) sendReports(ctx context.Context, stream link.ClientStream) error {
+// sendAll sends what the leader asks for, and reports until the stream ends.
+func (a *Agent) sendAll(ctx context.Context, stream link.ClientStream, hello *schema.Hello, welcome *schema.Welcome) error {
+	if welcome.Recall {
+		for _, part := range a.held() {
+			if err := stream.Send(&schema.Up{Held: part}); err != nil {
+				return err
+			}
+		}
+	}
+	sender := link.NewSender(hello.Parts, welcome.Have)
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-a.out.ready:
 		}
-		if r := a.out.take(); r != nil {
-			if err := stream.Send(&schema.Up{Report: r}); err != nil {
+		r := a.out.take()
+		if r == nil {
+			continue
+		}
+		parts, err := sender.Messages(r)
+		if err != nil {
+			return err
+		}
+		for _, part := range parts {
+			if err := stream.Send(&schema.Up{Report: part}); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// held is what this machine was assigned last, in messages of about
+// link.ChunkBytes, the assignment in the last one.
+func (a *Agent) held() []*schema.Held {
+	t := a.target.Load()
+	part, size := &schema.Held{}, 0
+	var list []*schema.Held
+	if t != nil {
+		for _, hash := range t.BlobHashes() {
+			data, err := a.blobs.get(hash)
+			if err != nil {
+				continue // it was never sent, or is damaged: told without it
+			}
+			if size > 0 && size+len(data) > link.ChunkBytes*3/4 {
+				part.More = true
+				list = append(list, part)
+				part, size = &schema.Held{}, 0
+			}
+			if part.Blobs == nil {
+				part.Blobs = map[string][]byte{}
+			}
+			part.Blobs[hash], size = data, size+len(data)
+		}
+		part.Assignment = t
+	}
+	part.Ended = a.past.all()
+	return append(list, part)
 }

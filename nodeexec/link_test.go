@@ -27,6 +27,8 @@ type controller struct {
 	streams  chan *stream
 	mu       sync.Mutex
 	refuse   error
+	known    *schema.MachineReport // of the machine's reports, when it connects
+	recall   bool
 }
 
 // stream is one machine's open stream.
@@ -34,6 +36,8 @@ type stream struct {
 	link.ServerStream
 	hello   *schema.Hello
 	reports chan *schema.MachineReport
+	sent    chan *schema.ReportParts
+	held    chan *schema.Held
 	close   chan error
 }
 
@@ -59,7 +63,18 @@ func (c *controller) Connect(s link.ServerStream) error {
 	if err != nil {
 		return err
 	}
-	st := &stream{ServerStream: s, hello: up.Hello, reports: make(chan *schema.MachineReport, 1000), close: make(chan error, 1)}
+	st := &stream{ServerStream: s, hello: up.Hello, reports: make(chan *schema.MachineReport, 1000), close: make(chan error, 1),
+		sent: make(chan *schema.ReportParts, 1000), held: make(chan *schema.Held, 10)}
+	c.mu.Lock()
+	known, recall := c.known, c.recall
+	c.mu.Unlock()
+	parts, have, err := link.NewReceiver(known, up.Hello.Parts)
+	if err != nil {
+		return err
+	}
+	if err := s.Send(&schema.Down{Welcome: &schema.Welcome{Have: have, Recall: recall}}); err != nil {
+		return err
+	}
 	c.streams <- st
 	go func() {
 		defer close(st.reports)
@@ -68,7 +83,14 @@ func (c *controller) Connect(s link.ServerStream) error {
 			if err != nil {
 				return
 			}
-			st.reports <- up.Report
+			if up.Held != nil {
+				st.held <- up.Held
+				continue
+			}
+			st.sent <- up.Report
+			if report, err := parts.Take(up.Report); err == nil && report != nil {
+				st.reports <- report
+			}
 		}
 	}()
 	select {

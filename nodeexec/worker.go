@@ -94,9 +94,9 @@ func (a *Agent) files(t *schema.Assignment, w *schema.WorkerTarget, template sch
 }
 
 func workerLabel(w *schema.WorkerTarget) label {
-	return label{Run: w.Run, Worker: schema.Worker{
+	return label{Run: w.Run, Template: w.Template, WorldSize: w.WorldSize, Worker: schema.Worker{
 		Run: w.Run.Scoped(), RunUID: w.RunUID, Generation: w.Generation, Attempt: w.Attempt, Name: w.Name,
-		Group: w.Group, Rank: w.Rank, Index: w.Index, Address: w.Address, Uses: usesOf(w),
+		Group: w.Group, Rank: w.Rank, Index: w.Index, GPUs: w.GPUs, Address: w.Address, Uses: usesOf(w),
 	}}
 }
 

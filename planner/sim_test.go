@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -36,11 +37,17 @@ type sim struct {
 	problems []string
 	// rng makes machines slow and reports incomplete: steps stay undone, parts are unknown.
 	rng *rand.Rand
+	// told is what each machine was assigned last, past which workers it has forgotten.
+	told  map[string]*schema.Assignment
+	past  map[string][]schema.EndedWorker
+	blobs map[string][]byte
+	began map[workerID]schema.WorkerTarget
+	ticks int64
 }
 
 func newSim(machines ...*schema.MachineReport) *sim {
 	s := &sim{accepted: schema.Accepted{ClusterUID: "cluster"}, placed: map[schema.Key]schema.Placement{}, now: testNow,
-		machines: map[string]*schema.MachineReport{}}
+		machines: map[string]*schema.MachineReport{}, told: map[string]*schema.Assignment{}, past: map[string][]schema.EndedWorker{}, began: map[workerID]schema.WorkerTarget{}}
 	for _, m := range machines {
 		s.machines[m.Name] = m
 	}
@@ -81,6 +88,10 @@ func (s *sim) fail(format string, args ...any) {
 // tick plans once and lets every machine that is up carry its steps out.
 func (s *sim) tick() {
 	s.plan = Plan(s.input())
+	if s.blobs == nil {
+		s.blobs = map[string][]byte{}
+	}
+	maps.Copy(s.blobs, s.plan.Blobs)
 	before := s.placed
 	s.accepted, s.placed = Apply(s.accepted, s.placed, s.plan.Decisions)
 	s.checkPlan(before)
@@ -92,6 +103,7 @@ func (s *sim) tick() {
 			}
 			continue
 		}
+		s.tell(name, a)
 		undone := map[string]bool{}
 		for i := range a.Steps {
 			st := &a.Steps[i]
@@ -102,11 +114,39 @@ func (s *sim) tick() {
 			s.act(m, a, st)
 		}
 		m.Workers = slices.DeleteFunc(m.Workers, func(w schema.Worker) bool {
-			return w.State.Ended() && !slices.ContainsFunc(a.Workers, func(t schema.WorkerTarget) bool { return idOfTarget(&t) == idOfWorker(w) })
+			gone := w.State.Ended() && !slices.ContainsFunc(a.Workers, func(t schema.WorkerTarget) bool { return idOfTarget(&t) == idOfWorker(w) })
+			if gone {
+				s.forget(name, w)
+			}
+			return gone
 		})
 		s.reportPaths(m, a)
 	}
 	s.now = s.now.Add(6 * time.Minute) // longer than any backoff
+}
+
+// tell gives a machine its newest assignment, with the order that a store would.
+func (s *sim) tell(name string, a *schema.Assignment) {
+	s.ticks++
+	given := *a
+	given.Epoch, given.Revision = 1, s.ticks
+	if old := s.told[name]; old != nil {
+		was := *old
+		was.Revision = given.Revision
+		if schema.HashJSON(was) == schema.HashJSON(given) {
+			return
+		}
+	}
+	s.told[name] = &given
+}
+
+// forget keeps of an ended worker what an agent keeps.
+func (s *sim) forget(name string, w schema.Worker) {
+	s.past[name] = slices.DeleteFunc(s.past[name], func(old schema.EndedWorker) bool {
+		return old.Worker.Run == w.Run && old.Worker.Name == w.Name
+	})
+	t := s.began[idOfWorker(w)]
+	s.past[name] = append(s.past[name], schema.EndedWorker{Worker: w, Template: t.Template, WorldSize: t.WorldSize})
 }
 
 func (s *sim) quiet() bool { return len(s.plan.Steps) == 0 && s.plan.Decisions.Empty() }
@@ -150,7 +190,14 @@ func (s *sim) act(m *schema.MachineReport, a *schema.Assignment, st *schema.Step
 	case schema.ActionStartWorker:
 		s.start(m, a, st)
 	case schema.ActionStopWorker:
-		m.Workers = slices.DeleteFunc(m.Workers, func(w schema.Worker) bool { return idOfWorker(w) == stepWorker(st) })
+		m.Workers = slices.DeleteFunc(m.Workers, func(w schema.Worker) bool {
+			if idOfWorker(w) != stepWorker(st) {
+				return false
+			}
+			w.State = schema.WorkerFailed
+			s.forget(m.Name, w)
+			return true
+		})
 	case schema.ActionUnmount:
 		if s.uses(m, st.Args.UID, st.Args.Source) {
 			s.fail("unmount of %s under live workers on %s", scoped, m.Name)
@@ -222,7 +269,7 @@ func (s *sim) start(m *schema.MachineReport, a *schema.Assignment, st *schema.St
 		}
 	}
 	w := schema.Worker{Run: t.Run.Scoped(), RunUID: t.RunUID, Generation: t.Generation, Attempt: t.Attempt, Name: t.Name, Group: t.Group,
-		Rank: t.Rank, Index: t.Index, State: schema.WorkerRunning, Address: t.Address, Started: s.now}
+		Rank: t.Rank, Index: t.Index, State: schema.WorkerRunning, Address: t.Address, Started: s.now, GPUs: t.GPUs}
 	for _, b := range t.Mounts {
 		s.checkStands(m, a, &t, &b)
 		mode := schema.ReadWrite
@@ -232,6 +279,7 @@ func (s *sim) start(m *schema.MachineReport, a *schema.Assignment, st *schema.St
 		w.Uses = append(w.Uses, schema.Use{UID: b.UID, Source: b.Source, Mode: mode})
 	}
 	m.Workers = append(m.Workers, w)
+	s.began[idOfWorker(w)] = t
 }
 
 // checkStands: a worker starts only on what is there (the order going up).

@@ -26,15 +26,32 @@ func (e *OpeningError) Unwrap() error { return e.Err }
 // shortestPrefix is how much of a commit's id an operator must give.
 const shortestPrefix = 7
 
-// request is an operator's approval on its way to the loop, which alone writes.
+// request is what an operator asks for, on its way to the loop, which alone writes:
+// an approval, or to leave behind what a new epoch waits for.
 type request struct {
 	commit, by string
+	leave      bool
 	done       chan answer
 }
 
 type answer struct {
-	commit string
-	err    error
+	commit  string
+	adopted Adoption
+	err     error
+}
+
+// ask hands a request to the loop. It reports whether there is one.
+func (r *Reconciler) ask(q request) bool {
+	r.mu.Lock()
+	leading := r.fetcher != nil
+	if leading {
+		r.requests = append(r.requests, q)
+	}
+	r.mu.Unlock()
+	if leading {
+		r.Sync()
+	}
+	return leading
 }
 
 // Approve lets the newest commit through when the cluster's sync mode is "approve"
@@ -43,17 +60,10 @@ type answer struct {
 // no error. Errors: ErrNotLeading, that another commit or none waits, that the
 // cluster asks nobody, or the context's.
 func (r *Reconciler) Approve(ctx context.Context, commit, by string) (string, error) {
-	q := request{commit, by, make(chan answer, 1)}
-	r.mu.Lock()
-	leading := r.fetcher != nil
-	if leading {
-		r.requests = append(r.requests, q)
-	}
-	r.mu.Unlock()
-	if !leading {
+	q := request{commit: commit, by: by, done: make(chan answer, 1)}
+	if !r.ask(q) {
 		return "", ErrNotLeading
 	}
-	r.Sync()
 	select {
 	case a := <-q.done:
 		return a.commit, a.err
@@ -94,13 +104,17 @@ func (l *leading) answer(ctx context.Context, now time.Time) error {
 	}
 	var failed error
 	for _, q := range list {
+		if q.leave {
+			q.done <- answer{err: ErrNoAdoption}
+			continue
+		}
 		commit, due, err := l.approvable(q.commit, found)
 		if err == nil && due {
 			if err = l.approve(ctx, commit, q.by, now); err != nil {
 				failed = err
 			}
 		}
-		q.done <- answer{commit, err}
+		q.done <- answer{commit: commit, err: err}
 	}
 	return failed
 }

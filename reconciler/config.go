@@ -72,6 +72,8 @@ type Decider interface {
 	Load(ctx context.Context) (*store.State, error)
 	Commit(ctx context.Context, d schema.Decisions) (*store.State, error)
 	Assign(ctx context.Context, targets map[string]*schema.Assignment, blobs map[string][]byte) (int, error)
+	// SetMeta changes the store's identity.
+	SetMeta(ctx context.Context, meta store.Meta) (*store.State, error)
 }
 
 // Recorder is the part of a Leader that writes down what is observed. It is used
@@ -96,11 +98,17 @@ type Link interface {
 	Take() (reports []*schema.MachineReport, moved bool)
 	// Machines returns every machine heard in this term.
 	Machines() map[string]link.Presence
+	// Claims returns what every machine that came in this term says of itself, and Held
+	// what it was assigned last, where the term adopts.
+	Claims() map[string]link.Claim
+	Held() map[string]link.Held
 }
 
 // Gate opens and closes the link as leadership comes and goes.
 type Gate interface {
-	Lead(clusterUID string)
+	Lead(link.Term)
+	// Identify says whose machines are served from now on.
+	Identify(clusterUID string, epoch int64, adopting bool)
 	Follow(leader string)
 }
 

@@ -202,6 +202,19 @@ func (l *fakeLeader) Assign(_ context.Context, targets map[string]*schema.Assign
 	return n, nil
 }
 
+func (l *fakeLeader) SetMeta(_ context.Context, meta store.Meta) (*store.State, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return nil, l.err
+	}
+	l.writes++
+	state := *l.state
+	state.Meta = meta
+	l.state = &state
+	return l.state, nil
+}
+
 func (l *fakeLeader) PutReports(_ context.Context, reports ...*schema.MachineReport) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,6 +234,9 @@ type fakeLink struct {
 	leader    string
 	heard     map[string]link.Presence
 	reports   map[string]*schema.MachineReport
+	claims    map[string]link.Claim
+	held      map[string]link.Held
+	term      link.Term
 	published []map[string]*schema.Assignment
 	orgs      map[string]string
 	zones     link.Zones
@@ -232,10 +248,28 @@ func newFakeLink() *fakeLink {
 	return &fakeLink{changed: make(chan struct{}, 1), heard: map[string]link.Presence{}, reports: map[string]*schema.MachineReport{}}
 }
 
-func (f *fakeLink) Lead(string) {
+func (f *fakeLink) Lead(t link.Term) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.leading = true
+	f.leading, f.term = true, t
+}
+
+func (f *fakeLink) Identify(clusterUID string, epoch int64, adopting bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.term.ClusterUID, f.term.Epoch, f.term.Adopting = clusterUID, epoch, adopting
+}
+
+func (f *fakeLink) Claims() map[string]link.Claim {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.claims)
+}
+
+func (f *fakeLink) Held() map[string]link.Held {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.held)
 }
 
 func (f *fakeLink) Follow(leader string) {

@@ -29,6 +29,10 @@ type leading struct {
 	tracker tracker
 	given   map[string]*schema.Assignment // what machines were last assigned
 
+	fresh    map[string]bool // machines that reported in this term
+	moved    bool            // a machine came or went: what it has seen is to be looked at
+	adopting Adoption        // what a new epoch waits for
+
 	healthy time.Time // since when writes work; zero while they fail
 	failing time.Time // since when they fail
 	retry   *backoff
@@ -46,7 +50,7 @@ func newLeading(r *Reconciler, decider Decider, state *store.State) *leading {
 		Reconciler: r, decider: decider, fetcher: newFetcher(&r.cfg, r.poke), notes: newNotes(r.poke),
 		roster: newRoster(state.Alive), state: state, reports: maps.Clone(state.Observed),
 		states: map[string]schema.MachineState{}, tracker: newTracker(state.Alive),
-		given: state.Given(), healthy: r.cfg.Now(), retry: newBackoff(100*time.Millisecond, 2*time.Second),
+		given: state.Given(), fresh: map[string]bool{}, moved: true, healthy: r.cfg.Now(), retry: newBackoff(100*time.Millisecond, 2*time.Second),
 	}
 	l.fetcher.head = state.Accepted.Head
 	l.names = newNames(decider.Term(), state.Observed, state.Meta.Epoch)
@@ -102,7 +106,7 @@ func (l *leading) timeNames(timer *time.Timer) {
 // over is why a pass's error ends the term, nil when it does not.
 func (l *leading) over(ctx context.Context, err error) error {
 	switch {
-	case errors.Is(err, store.ErrNotLeader):
+	case errors.Is(err, store.ErrNotLeader), errors.Is(err, store.ErrOlder):
 		return err
 	case err != nil && ctx.Err() == nil && l.cfg.Now().Sub(l.failing) >= l.cfg.GiveUp:
 		return fmt.Errorf("no write worked for %s: %w", l.cfg.GiveUp, err)
@@ -120,7 +124,9 @@ func drain(c <-chan struct{}) {
 // absorb takes what machines reported, and says whether a pass is due.
 func (l *leading) absorb() bool {
 	reports, due := l.cfg.Link.Take()
+	l.moved = l.moved || due
 	for _, r := range reports {
+		l.fresh[r.Name] = true
 		old := l.reports[r.Name]
 		l.tracker.compare(old, r, l.cfg.Now())
 		due = due || l.states[r.Name] != schema.MachineUp || dirties(old, r)
@@ -143,7 +149,11 @@ func (l *leading) pass(ctx context.Context) (next time.Duration, err error) {
 	}
 	var plan schema.Plan
 	next = l.cfg.Resync
-	if err == nil {
+	switch {
+	case err != nil:
+	case l.state.Meta.Adopting:
+		next, err = l.adopt(ctx, &info)
+	default:
 		plan, next, err = l.decide(ctx, &info)
 	}
 	if err != nil {
@@ -190,6 +200,9 @@ func (l *leading) works(info *Pass) {
 func (l *leading) decide(ctx context.Context, info *Pass) (plan schema.Plan, next time.Duration, err error) {
 	l.absorb()
 	now := l.cfg.Now()
+	if err := l.witness(ctx); err != nil {
+		return plan, 0, err
+	}
 	if err := l.answer(ctx, now); err != nil {
 		return plan, 0, err
 	}

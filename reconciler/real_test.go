@@ -104,6 +104,7 @@ type machine struct {
 	fill     func(*schema.MachineReport)
 	stream   linkservice.ClientStream
 	got      chan *schema.Assignment
+	sender   *linkservice.Sender
 	sequence int64
 	stop     context.CancelFunc
 	err      error
@@ -126,7 +127,7 @@ func (c *controller) connectAs(name string, fill func(*schema.MachineReport)) *m
 	c.t.Cleanup(cancel)
 	stream, err := linkservice.Connect(ctx, c.conn)
 	require.NoError(c.t, err)
-	m := &machine{name: name, fill: fill, stream: stream, got: make(chan *schema.Assignment, 100), stop: cancel, ended: make(chan struct{})}
+	m := &machine{name: name, fill: fill, stream: stream, sender: linkservice.NewSender(nil, nil), got: make(chan *schema.Assignment, 100), stop: cancel, ended: make(chan struct{})}
 	hello := &schema.Hello{Version: schema.AssignmentVersion, Machine: name, Incarnation: "i"}
 	_ = stream.Send(&schema.Up{Hello: hello}) // one that is turned away says why in Recv
 	m.report(nil)
@@ -161,7 +162,13 @@ func (m *machine) report(a *schema.Assignment) {
 	if m.fill != nil {
 		m.fill(r)
 	}
-	_ = m.stream.Send(&schema.Up{Report: r})
+	parts, err := m.sender.Messages(r)
+	if err != nil {
+		panic(err)
+	}
+	for _, part := range parts {
+		_ = m.stream.Send(&schema.Up{Report: part})
+	}
 }
 
 // from a commit to a running worker, over the real store and link.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"astraeus.io/astraeus/reconciler/link"
 	"astraeus.io/astraeus/reconciler/store"
 )
 
@@ -36,7 +37,8 @@ func New(cfg Config) (*Reconciler, error) {
 
 // Run stands for election, leads, and starts again when a term ends, until the
 // context ends, whose error it returns. Another error is one that no waiting
-// heals: a value in the store that cannot be understood.
+// heals: a value in the store that cannot be understood, or a store that was lost or
+// restored.
 func (r *Reconciler) Run(ctx context.Context) error {
 	retry := newBackoff(100*time.Millisecond, 5*time.Second)
 	for {
@@ -47,7 +49,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			return ctx.Err()
 		case errors.As(err, &refused):
 			return err
-		case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNewerFormat):
+		case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNewerFormat), errors.Is(err, store.ErrOlder):
 			r.status.update(func(s *Status) { s.StoreError = err.Error() })
 			return err
 		case err == nil:
@@ -164,7 +166,8 @@ func (r *Reconciler) lead(ctx context.Context, leader Leader) error {
 // serve opens the link. Not before machines are served is it said that this
 // controller leads: who reads it may send them here.
 func (r *Reconciler) serve(state *store.State) {
-	r.cfg.Link.Lead(state.Meta.ClusterUID)
+	r.cfg.Link.Lead(link.Term{ClusterUID: state.Meta.ClusterUID, Epoch: state.Meta.Epoch, Revision: state.Revision,
+		Adopting: state.Meta.Adopting, Known: state.Observed})
 	r.status.update(func(s *Status) {
 		s.Leading, s.Leader = true, r.cfg.Address
 		s.settled, s.settledOnce = notPlanned, notPlanned

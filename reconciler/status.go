@@ -25,6 +25,8 @@ type Status struct {
 	StoreError string
 	// Unsettled says that passes go on deciding without a cause.
 	Unsettled bool
+	// Adopting is what a new epoch waits for, nil when none begins.
+	Adopting *Adoption
 	// MassDown counts machines that are silent but not declared Down, because too
 	// many went at once.
 	MassDown int
@@ -152,6 +154,7 @@ func (l *leading) publishStatus(plan schema.Plan, info Pass) {
 		s.Pass, s.MassDown, s.Unsettled = info, l.roster.heldCount(), l.busy >= maxBusy
 		s.FetchError, s.StoreError = errText(got.err), errText(info.Err)
 		s.Commit, s.Rewritten, s.Pending, s.Diagnostics = "", got.rewritten, "", nil
+		s.Adopting = l.adoptionStatus()
 		if got.desired != nil {
 			s.Commit, s.Diagnostics = got.desired.Commit, got.desired.Diagnostics
 		}
@@ -163,9 +166,21 @@ func (l *leading) publishStatus(plan schema.Plan, info Pass) {
 		if got.desired != nil && l.pending(got.desired.Commit) {
 			s.Pending = got.desired.Commit
 		}
+		if s.Adopting != nil {
+			s.settled, s.settledOnce = s.Adopting.why(), s.Adopting.why()
+			return
+		}
 		c := convergence{leading: l, plan: plan, info: info, status: s}
 		s.settled, s.settledOnce = c.why(false), c.why(true)
 	})
+}
+
+func (l *leading) adoptionStatus() *Adoption {
+	if l.state == nil || !l.state.Meta.Adopting {
+		return nil
+	}
+	a := l.adopting
+	return &a
 }
 
 func (l *leading) machineStatus(plan schema.Plan) map[string]Machine {

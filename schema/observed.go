@@ -250,6 +250,7 @@ type Worker struct {
 	Group      string      `json:"group"`
 	Rank       int         `json:"rank"`
 	Index      int         `json:"index,omitempty"`
+	GPUs       []int       `json:"gpus,omitempty"`
 	State      WorkerState `json:"state"`
 	Reason     string      `json:"reason"`
 	Address    string      `json:"address"`

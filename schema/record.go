@@ -67,6 +67,7 @@ const (
 	RecordUnplaced       RecordType = "Unplaced"
 	RecordEvicted        RecordType = "Evicted"     // D-71
 	RecordCopyRemoved    RecordType = "CopyRemoved" // for another reason
+	RecordNewEpoch       RecordType = "NewEpoch"
 )
 
 // Record is one entry of an object's history: the audit log, kept longer than

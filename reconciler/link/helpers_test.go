@@ -53,6 +53,7 @@ type agent struct {
 	name        string
 	incarnation string
 	sequence    int64
+	sender      *link.Sender
 	drop        context.CancelFunc
 }
 
@@ -62,7 +63,7 @@ func connect(t testing.TB, conn grpc.ClientConnInterface, name string) *agent {
 	t.Cleanup(cancel)
 	stream, err := link.Connect(ctx, conn)
 	require.NoError(t, err)
-	return &agent{ClientStream: stream, t: t, name: name, incarnation: "i1", drop: cancel}
+	return &agent{ClientStream: stream, t: t, name: name, incarnation: "i1", sender: link.NewSender(nil, nil), drop: cancel}
 }
 
 func (a *agent) hello(change ...func(*schema.Hello)) *agent {
@@ -80,7 +81,11 @@ func (a *agent) report(change ...func(*schema.MachineReport)) {
 	for _, f := range change {
 		f(r)
 	}
-	_ = a.Send(&schema.Up{Report: r})
+	parts, err := a.sender.Messages(r)
+	require.NoError(a.t, err)
+	for _, part := range parts {
+		_ = a.Send(&schema.Up{Report: part})
+	}
 }
 
 // refused waits for the end of the stream and checks why it ended.

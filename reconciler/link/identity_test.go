@@ -75,7 +75,7 @@ func (a *authority) pool() *x509.CertPool {
 func TestCertificateNamesTheMachine(t *testing.T) {
 	ours := newAuthority(t)
 	server := New(Options{})
-	server.Lead("uid")
+	server.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(server.Serve(listener, Credentials(ours.issue(pkix.Name{CommonName: "controller"}, "controller"), ours.pool())))
@@ -101,7 +101,7 @@ func TestCertificateNamesTheMachine(t *testing.T) {
 func TestUnknownCertificatesAreRefused(t *testing.T) {
 	ours, foreign := newAuthority(t), newAuthority(t)
 	server := New(Options{})
-	server.Lead("uid")
+	server.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(server.Serve(listener, Credentials(ours.issue(pkix.Name{CommonName: "controller"}, "controller"), ours.pool())))
@@ -121,7 +121,7 @@ func TestUnknownCertificatesAreRefused(t *testing.T) {
 // Without certificates a machine names itself on a unix socket only.
 func TestBareConnections(t *testing.T) {
 	server := New(Options{})
-	server.Lead("uid")
+	server.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	socket, err := net.Listen("unix", filepath.Join(t.TempDir(), "link.sock"))
 	require.NoError(t, err)
 	t.Cleanup(server.Serve(socket))

@@ -57,7 +57,7 @@ func (a *agent) has(have schema.ZoneHave) *agent {
 // first and when it asks for that, then what changed, and nothing of another org's.
 func TestNamesGoDown(t *testing.T) {
 	r := newRig(t, Options{})
-	r.Lead("uid")
+	r.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	z := &oneZone{feed: dnszone.NewFeed(1, 1), now: time.Unix(0, 0)}
 	m1 := connect(t, r.conn, "m1").hello()
 	r.connected("m1")

@@ -64,7 +64,7 @@ func TestOperatorOnTheSocket(t *testing.T) {
 
 	server.Follow("elsewhere:1")
 	refusedWith(t, link.Sync(t.Context(), conn), codes.FailedPrecondition, "not leader, try elsewhere:1")
-	server.Lead("uid")
+	server.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	require.NoError(t, link.Sync(t.Context(), conn))
 	require.Equal(t, 1, c.syncs)
 	commit, err := link.Approve(metadata.AppendToOutgoingContext(t.Context(), link.OperatorHeader, "ada"+strings.Repeat("x", 500)), conn, "c1")
@@ -92,7 +92,7 @@ func TestOperatorCertificate(t *testing.T) {
 	c := &clerk{}
 	server := New(Options{})
 	server.Operate(c)
-	server.Lead("uid")
+	server.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(server.Serve(listener, Credentials(ours.issue(pkix.Name{CommonName: "controller"}, "controller"), ours.pool())))

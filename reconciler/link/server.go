@@ -3,6 +3,7 @@ package link
 import (
 	"cmp"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -42,14 +43,32 @@ type Server struct {
 	moved    bool                             // a machine came or went since Take
 }
 
+// Term is what a leader begins with.
+type Term struct {
+	// ClusterUID is whose machines are served. "" while a lost store does not know it:
+	// then machines of any one cluster are.
+	ClusterUID string
+	// Epoch and Revision are the store's: a machine that has seen a later assignment is
+	// turned away, for the store is older than the machine.
+	Epoch, Revision int64
+	// Adopting: the store was lost or restored. Machines are asked what they were
+	// assigned, and whatever they have seen is no reason to turn them away.
+	Adopting bool
+	// Known are the newest reports that are known of machines, for reading only: what a
+	// machine would report just so is not sent again.
+	Known map[string]*schema.MachineReport
+}
+
 // term is one time of leading. Its streams end with it.
 type term struct {
-	clusterUID string
-	over       chan struct{}
-	targets    map[string]*schema.Assignment
-	blobs      map[string][]byte
-	orgs       map[string]string // of machines
-	zones      Zones             // nil: nothing is sent of names yet
+	Term    // Known is the server's own map
+	over    chan struct{}
+	targets map[string]*schema.Assignment
+	blobs   map[string][]byte
+	orgs    map[string]string // of machines
+	zones   Zones             // nil: nothing is sent of names yet
+	claims  map[string]Claim
+	held    map[string]Held
 }
 
 // Zones says what machines are sent of names (N-3). It is called from many goroutines.
@@ -87,12 +106,9 @@ func GRPCOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.MaxRecvMsgSize(maxReport),
+		grpc.MaxRecvMsgSize(link.MaxMessage),
 	}
 }
-
-// maxReport bounds one report: a machine with 10,000 copies has 4 MB.
-const maxReport = 16 << 20
 
 // Register adds the services to a gRPC server.
 func (s *Server) Register(registrar grpc.ServiceRegistrar) {
@@ -122,8 +138,11 @@ func (s *Server) Serve(listener net.Listener, options ...grpc.ServerOption) (sto
 }
 
 // Lead begins to serve machines of a cluster. What was known of machines before is forgotten.
-func (s *Server) Lead(clusterUID string) {
-	s.end("", &term{clusterUID: clusterUID, over: make(chan struct{})})
+func (s *Server) Lead(t Term) {
+	known := make(map[string]*schema.MachineReport, len(t.Known))
+	maps.Copy(known, t.Known)
+	t.Known = known
+	s.end("", &term{Term: t, over: make(chan struct{}), claims: map[string]Claim{}, held: map[string]Held{}})
 }
 
 // Follow stops serving: every stream is closed, and machines are sent to the
@@ -156,9 +175,12 @@ func (s *Server) Publish(targets map[string]*schema.Assignment, blobs map[string
 	}
 	s.term.targets, s.term.blobs = targets, blobs
 	for name, m := range s.machines {
-		if m.stream != nil && targets[name] != nil {
+		if a := targets[name]; m.stream != nil && a != nil && !m.stream.sent.is(a) {
 			m.stream.poke()
 		}
+	}
+	for _, a := range targets {
+		s.term.Revision = max(s.term.Revision, a.Revision)
 	}
 }
 
@@ -197,7 +219,8 @@ func (s *Server) signal() {
 }
 
 // Take returns the newest report of each machine that sent one since the last
-// call, by name, and whether a machine came or went. The caller owns the reports.
+// call, by name, and whether a machine came or went. Reports are for reading only:
+// they share what did not change with the one before.
 func (s *Server) Take() (reports []*schema.MachineReport, moved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,7 @@ func TestOnlyTheLeaderServes(t *testing.T) {
 	r.Follow("192.0.2.7:7443")
 	connect(t, r.conn, "m1").hello().refused(codes.FailedPrecondition, "not leader, try 192.0.2.7:7443")
 
-	r.Lead("uid")
+	r.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	a := connect(t, r.conn, "m1").hello()
 	r.connected("m1")
 	r.Follow("192.0.2.8:7443")
@@ -33,7 +33,7 @@ func TestOnlyTheLeaderServes(t *testing.T) {
 // X-4: a machine of another cluster and one of another version are refused.
 func TestHelloIsChecked(t *testing.T) {
 	r := newRig(t, Options{})
-	r.Lead("uid-a")
+	r.Lead(Term{ClusterUID: "uid-a", Epoch: 1})
 	for _, tc := range []struct {
 		change  func(*schema.Hello)
 		code    codes.Code
@@ -57,13 +57,13 @@ func TestHelloIsChecked(t *testing.T) {
 
 func TestSilentStreamIsClosed(t *testing.T) {
 	r := newRig(t, Options{HelloTimeout: time.Millisecond})
-	r.Lead("uid")
+	r.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	connect(t, r.conn, "m1").refused(codes.DeadlineExceeded, "no hello came")
 }
 
 func TestMachineSpeaksForItselfAlone(t *testing.T) {
 	r := newRig(t, Options{})
-	r.Lead("uid")
+	r.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	a := connect(t, r.conn, "m1").hello()
 	a.report(func(m *schema.MachineReport) { m.Name = "m2" })
 	a.refused(codes.PermissionDenied, `machine "m1" cannot speak for "m2"`)
@@ -74,7 +74,7 @@ func TestMachineSpeaksForItselfAlone(t *testing.T) {
 // X-9: older reports are dropped, the newest of each machine is handed out once.
 func TestOlderReportsAreDropped(t *testing.T) {
 	r := newRig(t, Options{})
-	r.Lead("uid")
+	r.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	a := connect(t, r.conn, "m1").hello()
 	a.report(func(m *schema.MachineReport) { m.Sequence, m.Applied = 5, 50 })
 	require.Equal(t, int64(50), r.reports("m1").Applied)
@@ -92,7 +92,7 @@ func TestOlderReportsAreDropped(t *testing.T) {
 // stream of the same agent takes over from a dead one.
 func TestTwoAgentsWithOneName(t *testing.T) {
 	r := newRig(t, Options{})
-	r.Lead("uid")
+	r.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	first := connect(t, r.conn, "m1").hello()
 	first.report()
 	r.reports("m1")
@@ -121,7 +121,7 @@ func TestTwoAgentsWithOneName(t *testing.T) {
 // more is not kept at the other end, so it is sent again.
 func TestContentIsSentOnce(t *testing.T) {
 	r := newRig(t, Options{ChunkBytes: 1000})
-	r.Lead("uid")
+	r.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	blobs := map[string][]byte{}
 	var hashes []string
 	for i := range 5 {
@@ -159,7 +159,7 @@ func TestContentIsSentOnce(t *testing.T) {
 // A machine with very many workers or drives gets its assignment all the same (X-35).
 func TestLargeAssignment(t *testing.T) {
 	r := newRig(t, Options{})
-	r.Lead("uid")
+	r.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	a := connect(t, r.conn, "m1").hello()
 	r.connected("m1")
 	large := assignment("m1", 1)
@@ -178,7 +178,7 @@ func TestLargeAssignment(t *testing.T) {
 // Only a machine whose assignment changed hears of it; one that connects later gets the newest.
 func TestOnlyChangesAreSent(t *testing.T) {
 	r := newRig(t, Options{})
-	r.Lead("uid")
+	r.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	a := connect(t, r.conn, "m1").hello()
 	r.connected("m1")
 	r.Publish(targets(assignment("m1", 1), assignment("m2", 1)), nil)
@@ -197,7 +197,7 @@ func TestOnlyChangesAreSent(t *testing.T) {
 // A machine that does not read delays nobody, and gets the newest when it reads again.
 func TestSlowMachineBlocksNobody(t *testing.T) {
 	r := newRig(t, Options{})
-	r.Lead("uid")
+	r.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	slow := connect(t, r.conn, "slow").hello()
 	quick := connect(t, r.conn, "quick").hello()
 	r.connected("slow")
@@ -230,7 +230,7 @@ func TestPresence(t *testing.T) {
 	now := time.Unix(1000, 0)
 	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
 	r := newRig(t, Options{Now: clock})
-	r.Lead("uid")
+	r.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	a := connect(t, r.conn, "m1").hello()
 	r.connected("m1")
 	require.Equal(t, clock(), r.Machines()["m1"].Heard)
@@ -243,13 +243,13 @@ func TestPresence(t *testing.T) {
 	require.NoError(t, a.CloseSend())
 	r.until("m1 is gone", func() bool { return !r.Machines()["m1"].Connected })
 	require.Equal(t, clock(), r.Machines()["m1"].Heard)
-	r.Lead("uid")
+	r.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	require.Empty(t, r.Machines(), "a new term has heard nobody")
 }
 
 func BenchmarkReports(b *testing.B) {
 	r := newRig(b, Options{})
-	r.Lead("uid")
+	r.Lead(Term{ClusterUID: "uid", Epoch: 1})
 	const machines = 100
 	agents := make([]*agent, machines)
 	for i := range agents {

@@ -23,7 +23,15 @@ type stream struct {
 	has         map[string]bool  // content that the machine keeps
 	sequence    int64            // of the newest report
 	zone        *schema.ZoneHave // names that the machine holds, or will when it has read what was sent; nil: it serves none
+	parts       *link.Receiver
+	held        heldParts
+	sent        mark // the newest assignment that was sent, under the server's lock
 }
+
+// mark is an assignment's place in the order of X-4.
+type mark struct{ epoch, revision int64 }
+
+func (m mark) is(a *schema.Assignment) bool { return m == mark{a.Epoch, a.Revision} }
 
 func (s *stream) poke() {
 	select {
@@ -55,11 +63,28 @@ func (s *Server) Connect(raw link.ServerStream) error {
 	for _, hash := range hello.Blobs {
 		st.has[hash] = true
 	}
+	welcome, err := s.welcome(t, st, hello)
+	if err != nil {
+		return err
+	}
 	if err := s.attach(t, st); err != nil {
 		return err
 	}
 	defer s.detach(t, st)
-	return s.converse(t, st, ups)
+	return s.converse(t, st, ups, welcome)
+}
+
+// welcome says what of the machine's report is known already.
+func (s *Server) welcome(t *term, st *stream, hello *schema.Hello) (*schema.Welcome, error) {
+	s.mu.Lock()
+	known, recall := t.Known[st.name], t.Adopting
+	s.mu.Unlock()
+	parts, have, err := link.NewReceiver(known, hello.Parts)
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	st.parts = parts
+	return &schema.Welcome{Have: have, Recall: recall}, nil
 }
 
 func (s *Server) leading() (*term, error) {
@@ -123,13 +148,10 @@ func (s *Server) hello(raw link.ServerStream, ups <-chan up, t *term, name strin
 			h.Version, schema.AssignmentVersion)
 	case h.Machine != name:
 		return nil, status.Errorf(codes.PermissionDenied, "machine %q cannot speak for %q", name, h.Machine)
-	case h.ClusterUID != "" && h.ClusterUID != t.clusterUID:
-		return nil, status.Errorf(codes.FailedPrecondition, "the machine belongs to cluster %s, this is cluster %s",
-			h.ClusterUID, t.clusterUID)
 	case h.Incarnation == "":
 		return nil, status.Error(codes.InvalidArgument, "the hello has no incarnation")
 	}
-	return h, nil
+	return h, s.admit(t, h)
 }
 
 func (s *Server) ended() error {
@@ -178,9 +200,9 @@ func (s *Server) detach(t *term, st *stream) {
 }
 
 // converse runs an attached stream.
-func (s *Server) converse(t *term, st *stream, ups <-chan up) error {
+func (s *Server) converse(t *term, st *stream, ups <-chan up, welcome *schema.Welcome) error {
 	sent := make(chan error, 1)
-	go func() { sent <- s.send(t, st) }()
+	go func() { sent <- s.send(t, st, welcome) }()
 	for {
 		select {
 		case u := <-ups:
@@ -213,9 +235,20 @@ func (s *Server) heard(t *term, st *stream, u *schema.Up) error {
 	if u.Hello != nil {
 		return status.Error(codes.InvalidArgument, "a second hello")
 	}
-	r := u.Report
-	if r != nil && r.Name != "" && r.Name != st.name {
-		return status.Errorf(codes.PermissionDenied, "machine %q cannot speak for %q", st.name, r.Name)
+	var report *schema.MachineReport
+	var held *Held
+	var err error
+	switch {
+	case u.Held != nil:
+		held, err = st.held.take(u.Held)
+	case u.Report != nil:
+		report, err = st.parts.Take(u.Report)
+	}
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if report != nil && report.Name != "" && report.Name != st.name {
+		return status.Errorf(codes.PermissionDenied, "machine %q cannot speak for %q", st.name, report.Name)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,22 +261,36 @@ func (s *Server) heard(t *term, st *stream, u *schema.Up) error {
 		st.zone = u.Zone
 		st.poke()
 	}
-	if r == nil {
-		return nil
+	if held != nil {
+		t.held[st.name] = *held
+		s.move()
 	}
+	if report != nil {
+		s.reported(t, st, report)
+	}
+	return nil
+}
+
+// reported takes a whole report, under the lock.
+func (s *Server) reported(t *term, st *stream, r *schema.MachineReport) {
 	if r.Incarnation != st.incarnation || r.Sequence <= st.sequence {
 		s.opt.Log.Debug("an older report was dropped", "machine", st.name, "sequence", r.Sequence)
-		return nil
+		return
 	}
-	r.Name, st.sequence, s.reports[st.name] = st.name, r.Sequence, r
+	r.Name, st.sequence = st.name, r.Sequence
+	if !st.parts.News() {
+		return // a heartbeat
+	}
+	s.reports[st.name], t.Known[st.name] = r, r
 	s.signal()
-	return nil
 }
 
 // send brings the newest assignment down whenever it differs from the last one
 // sent. A machine that does not read blocks this goroutine and no other.
-func (s *Server) send(t *term, st *stream) error {
-	var epoch, revision int64
+func (s *Server) send(t *term, st *stream, welcome *schema.Welcome) error {
+	if err := st.Send(&schema.Down{Time: s.opt.Now(), Welcome: welcome}); err != nil {
+		return err
+	}
 	for {
 		select {
 		case <-st.wake:
@@ -256,12 +303,15 @@ func (s *Server) send(t *term, st *stream) error {
 		}
 		s.mu.Lock()
 		a, blobs := t.targets[st.name], t.blobs
+		news := a != nil && !st.sent.is(a)
+		if news {
+			st.sent = mark{a.Epoch, a.Revision}
+		}
 		s.mu.Unlock()
-		if a != nil && (a.Epoch != epoch || a.Revision != revision) {
+		if news {
 			if err := s.sendOne(st, a, blobs); err != nil {
 				return err
 			}
-			epoch, revision = a.Epoch, a.Revision
 		}
 		if err := s.sendNames(t, st); err != nil {
 			return err
@@ -295,7 +345,7 @@ func (s *Server) sendNames(t *term, st *stream) error {
 // sendOne sends what the machine lacks in chunks, the assignment with the last one
 // . The machine keeps what its newest assignment names, and so do we count.
 func (s *Server) sendOne(st *stream, a *schema.Assignment, blobs map[string][]byte) error {
-	down, size := &schema.Down{}, 0
+	down, size := &schema.Down{Time: s.opt.Now()}, 0
 	had := st.has
 	st.has = map[string]bool{}
 	for _, hash := range a.BlobHashes() {

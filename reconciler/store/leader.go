@@ -144,6 +144,7 @@ func (l *Leader) txn(ctx context.Context, batch []op) (int64, error) {
 	if !got.Succeeded {
 		return 0, fmt.Errorf("store: write %s: %w", batch[0].key, ErrNotLeader)
 	}
+	l.store.marker.reached(l.store.Meta(), got.Header.Revision)
 	return got.Header.Revision, nil
 }
 

@@ -50,8 +50,12 @@ type Options struct {
 	TLS      *tls.Config
 	Username string
 	Password Secret
-	// NewEpoch makes assignments of this store newer than all before.
+	// NewEpoch makes assignments of this store newer than all before, and what machines
+	// report accepted facts first.
 	NewEpoch bool
+	// MarkFile remembers how far the store had come, so that one that was lost or
+	// restored is noticed at Open. It belongs outside of Dir; "" remembers nothing.
+	MarkFile string
 	// Timeout bounds one request. Default 5 s.
 	Timeout time.Duration
 	// LeaderTTL is how long a leader that is cut off from the store counts as leader. Default 10 s.

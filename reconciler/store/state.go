@@ -194,8 +194,9 @@ func (st *State) put(keys keyspace, kv *mvccpb.KeyValue) error {
 	a, rest := keys.split(key)
 	switch a {
 	case areaMeta:
-		err := decode(key, kv.Value, &st.Meta)
-		st.Accepted.ClusterUID, st.Accepted.Epoch = st.Meta.ClusterUID, st.Meta.Epoch
+		var meta Meta
+		err := decode(key, kv.Value, &meta)
+		st.setMeta(meta)
 		return err
 	case areaHead:
 		return decode(key, kv.Value, &st.Accepted.Head)

@@ -18,19 +18,16 @@ type Store struct {
 	keys   keyspace
 	client *clientv3.Client
 	embed  *embedded // nil with an external etcd
-	meta   Meta
+	marker *marker
 	close  func() error
-}
 
-// Meta identifies the store (X-4).
-type Meta struct {
-	ClusterUID string `json:"cluster_uid"`
-	Epoch      int64  `json:"epoch"`
+	mu   sync.Mutex
+	meta Meta
 }
 
 // Open starts or dials the store and makes sure that it has an identity. The
-// caller must Close it. Errors: ErrLocked, ErrNewerFormat, ErrCorrupt, or that it
-// cannot be reached; none holds a secret.
+// caller must Close it. Errors: ErrLocked, ErrNewerFormat, ErrCorrupt, ErrOlder, or
+// that it cannot be reached; none holds a secret.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
@@ -73,57 +70,29 @@ func (s *Store) prepare(ctx context.Context) error {
 		}
 	}
 	meta, err := s.ensureMeta(ctx)
-	s.meta = meta
+	s.setMeta(meta)
 	return err
 }
 
-// ensureMeta makes the identity at first use, and a new epoch when asked to (X-4).
-func (s *Store) ensureMeta(ctx context.Context) (Meta, error) {
-	ctx, cancel := s.timeout(ctx)
-	defer cancel()
-	key := s.keys.single(areaMeta)
-	for {
-		got, err := s.client.Get(ctx, key)
-		if err != nil {
-			return Meta{}, fmt.Errorf("store: read %s: %w", key, err)
-		}
-		var meta Meta
-		var modified int64
-		if len(got.Kvs) > 0 {
-			modified = got.Kvs[0].ModRevision
-			if err := decode(key, got.Kvs[0].Value, &meta); err != nil {
-				return Meta{}, err
-			}
-			if !s.opt.NewEpoch {
-				return meta, nil
-			}
-		} else {
-			meta.ClusterUID = newUID()
-		}
-		meta.Epoch++
-		value, err := encode(key, meta)
-		if err != nil {
-			return Meta{}, err
-		}
-		put, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", modified)).
-			Then(clientv3.OpPut(key, string(value))).Commit()
-		if err != nil {
-			return Meta{}, fmt.Errorf("store: write %s: %w", key, err)
-		}
-		if put.Succeeded {
-			return meta, nil
-		}
-	}
-}
-
-func newUID() string {
+// NewUID is a random identity (X-1, X-4).
+func NewUID() string {
 	var b [16]byte
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
 
 // Meta is the store's identity.
-func (s *Store) Meta() Meta { return s.meta }
+func (s *Store) Meta() Meta {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.meta
+}
+
+func (s *Store) setMeta(m Meta) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.meta = m
+}
 
 // Close ends everything that uses the store, and the embedded etcd.
 func (s *Store) Close() error { return s.close() }
@@ -136,7 +105,7 @@ func (s *Store) closeAll() error {
 	if s.embed != nil {
 		err = errors.Join(err, s.embed.close())
 	}
-	return err
+	return errors.Join(err, s.marker.close())
 }
 
 // timeout bounds one request.

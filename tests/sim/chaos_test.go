@@ -33,6 +33,11 @@ var moves = []move{
 	{1, (*world).faultMachine},
 	{1, (*world).faultDisk},
 	{1, func(w *world) { w.repo.broken = pick(w, []error{nil, errStore}) }},
+	{1, func(w *world) {
+		if w.chance(4) {
+			w.lose()
+		}
+	}},
 }
 
 var totalWeight = func() (sum int) {

@@ -183,7 +183,7 @@ func (w *world) noteEffect(m *machine, e *sim.Effect) {
 func (w *world) checkIssued(m *machine, a *schema.Assignment) {
 	plain := *a
 	plain.ClusterUID, plain.Epoch, plain.Revision, plain.Commit = "", 0, 0, ""
-	if w.store.issued[m.name][a.Revision] != schema.HashJSON(plain) {
+	if w.store.issued[m.name][orderOf(a)] != schema.HashJSON(plain) {
 		w.failf("%s is told revision %d, which no leader wrote so", m.name, a.Revision)
 	}
 }

@@ -25,6 +25,9 @@ type controller struct {
 	pass   reconciler.Pass
 
 	serving bool
+	begun   link.Term
+	claims  map[string]link.Claim
+	held    map[string]link.Held
 	targets map[string]*schema.Assignment
 	blobs   map[string][]byte
 	streams map[string]*stream
@@ -40,7 +43,7 @@ type stream struct {
 	incarnation string
 	sequence    int64
 	has         map[string]bool
-	revision    int64 // of the newest assignment sent
+	sent        order // the newest assignment sent
 	up          []*schema.MachineReport
 	down        []*schema.Down
 	cut         time.Time // since when nothing gets through; zero for open
@@ -76,6 +79,7 @@ func (noStore) Campaign(context.Context, string) (reconciler.Leader, error) { re
 func (noStore) WatchLeader(context.Context, func(string)) error             { return errStore }
 
 func (c *controller) reset() {
+	c.claims, c.held = map[string]link.Claim{}, map[string]link.Held{}
 	c.streams, c.heard, c.reports = map[string]*stream{}, map[string]link.Presence{}, map[string]*schema.MachineReport{}
 	c.targets, c.blobs, c.moved = nil, nil, false
 }
@@ -137,10 +141,25 @@ func (c *controller) note() {
 }
 
 // Lead implements reconciler.Link.
-func (c *controller) Lead(string) {
+func (c *controller) Lead(t link.Term) {
 	c.close()
-	c.serving = true
+	c.serving, c.begun = true, t
 }
+
+// Identify implements reconciler.Link.
+func (c *controller) Identify(uid string, epoch int64, adopting bool) {
+	if c.begun.Adopting && !adopting {
+		c.w.count("epoch begins")
+		c.w.tracef("epoch %d begins", epoch)
+	}
+	c.begun.ClusterUID, c.begun.Epoch, c.begun.Adopting = uid, epoch, adopting
+}
+
+// Claims implements reconciler.Link.
+func (c *controller) Claims() map[string]link.Claim { return maps.Clone(c.claims) }
+
+// Held implements reconciler.Link.
+func (c *controller) Held() map[string]link.Held { return maps.Clone(c.held) }
 
 // Follow implements reconciler.Link.
 func (c *controller) Follow(string) {
@@ -157,7 +176,13 @@ func (c *controller) close() {
 
 // Publish implements reconciler.Link.
 func (c *controller) Publish(targets map[string]*schema.Assignment, blobs map[string][]byte) {
+	if c.begun.Adopting {
+		c.w.failf("%s publishes while it adopts", c.name)
+	}
 	c.targets, c.blobs = targets, blobs
+	for _, a := range targets {
+		c.begun.Revision = max(c.begun.Revision, a.Revision)
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.streams)) {
 		c.streams[name].send()
 	}
@@ -188,6 +213,14 @@ func (c *controller) connect(m *machine) {
 	if hello.ClusterUID != "" && hello.ClusterUID != clusterUID {
 		c.w.failf("%s pinned the cluster %s", m.name, hello.ClusterUID)
 	}
+	claim := link.Claim{ClusterUID: hello.ClusterUID, Epoch: hello.Epoch, Revision: hello.Revision, At: c.w.now}
+	c.claims[m.name] = claim
+	if !c.begun.Adopting && claim.Later(c.begun.Epoch, c.begun.Revision) {
+		c.w.count("turned away: it has seen more")
+		c.moved = true
+		m.agent.Disconnect()
+		return
+	}
 	s := &stream{c: c, m: m, incarnation: hello.Incarnation, has: map[string]bool{}}
 	if old := c.streams[m.name]; old != nil {
 		if old.incarnation != hello.Incarnation {
@@ -201,6 +234,10 @@ func (c *controller) connect(m *machine) {
 	}
 	c.streams[m.name], m.stream, c.moved = s, s, true
 	c.heard[m.name] = link.Presence{Connected: true, Heard: c.w.now}
+	if c.begun.Adopting {
+		held := again(m.agent.Held())
+		c.held[m.name] = link.Held{Assignment: held.Assignment, Blobs: held.Blobs, Ended: held.Ended}
+	}
 	c.w.count("connect")
 	c.w.tracef("%s connects to %s", m.name, c.name)
 	s.send()
@@ -209,7 +246,7 @@ func (c *controller) connect(m *machine) {
 // send puts the newest assignment on its way, with the content that the machine lacks.
 func (s *stream) send() {
 	a := s.c.targets[s.m.name]
-	if a == nil || a.Revision == s.revision {
+	if a == nil || s.sent == orderOf(a) {
 		return
 	}
 	down := &schema.Down{Assignment: again(a), Blobs: map[string][]byte{}}
@@ -227,7 +264,7 @@ func (s *stream) send() {
 		down.Blobs[hash] = data
 	}
 	s.down = append(s.down, down)
-	s.revision = a.Revision
+	s.sent = orderOf(a)
 }
 
 // receive takes the report at an index of those on their way.

@@ -183,7 +183,9 @@ func (d *declared) change() {
 	case 11:
 		d.machine(pick(w, w.machines).name)
 	case 12:
-		d.remove(schema.KindMachine)
+		if w.store.state.Meta.ClusterUID != "" { // else nobody might be left to say whose the store is
+			d.remove(schema.KindMachine)
+		}
 	case 13:
 		d.grant()
 	case 14:

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -30,20 +32,29 @@ type memStore struct {
 	state    *store.State
 	leader   *memLeader
 	revision int64
-	// issued is every assignment that was written, by machine and revision.
-	issued map[string]map[int64]string
+	// issued is every assignment that was written, by machine and order.
+	issued map[string]map[order]string
 	// fault happens at the write after countdown more, nil for none.
 	fault     func(l *memLeader) error
 	countdown int
 }
 
+// order is an assignment's place in the order of X-4.
+type order struct{ epoch, revision int64 }
+
+func orderOf(a *schema.Assignment) order { return order{a.Epoch, a.Revision} }
+
 func newStore(w *world) *memStore {
-	return &memStore{w: w, issued: map[string]map[int64]string{}, state: &store.State{
-		Meta: store.Meta{ClusterUID: clusterUID, Epoch: 1},
-		Accepted: schema.Accepted{ClusterUID: clusterUID, Epoch: 1, Objects: map[schema.Key]*schema.AcceptedObject{},
+	return &memStore{w: w, issued: map[string]map[order]string{}, state: emptyState(store.Meta{ClusterUID: clusterUID, Epoch: 1})}
+}
+
+func emptyState(meta store.Meta) *store.State {
+	return &store.State{
+		Meta: meta,
+		Accepted: schema.Accepted{ClusterUID: meta.ClusterUID, Epoch: meta.Epoch, Objects: map[schema.Key]*schema.AcceptedObject{},
 			Tombstones: map[string]*schema.Tombstone{}},
 		Placed: map[schema.Key]schema.Placement{}, Assigned: map[string]store.Assigned{}, Observed: map[string]*schema.MachineReport{},
-	}}
+	}
 }
 
 // point is a place where a write may end: an error is what the writer sees.
@@ -110,8 +121,58 @@ func (l *memLeader) Load(context.Context) (*store.State, error) {
 		st.Observed[name] = again(r)
 	}
 	st.Assigned = maps.Clone(l.s.state.Assigned)
+	st.Revision = l.s.revision
 	l.stale = false
 	return &st, nil
+}
+
+// saved is a copy of the store as an operator keeps one.
+type saved struct {
+	state    *store.State
+	revision int64
+}
+
+// pinned reports whether a machine knows which cluster it belongs to.
+func (w *world) pinned() bool {
+	return slices.ContainsFunc(w.machines, func(m *machine) bool {
+		_, err := os.Stat(filepath.Join(m.state, "cluster.json"))
+		return err == nil
+	})
+}
+
+// lose takes the store away and gives the controllers an older copy of it, or
+// nothing, with a new epoch as `serve --new-epoch` begins one (X-4).
+func (w *world) lose() {
+	if w.saved.state == nil || w.chance(3) {
+		if w.store.state.Meta.ClusterUID != "" {
+			w.saved = saved{w.store.state, w.store.revision}
+		}
+		return
+	}
+	for _, c := range w.ctl {
+		c.end("the store is gone", true)
+	}
+	w.store.leader, w.store.fault = nil, nil
+	reached := w.store.state.Meta.Epoch
+	switch meta, how := w.saved.state.Meta, w.rng.IntN(4); {
+	case how == 0 && w.pinned(): // wiped, and nobody knows what there was: machines that are declared say it
+		for _, m := range w.machines {
+			if w.declared.objects[schema.Key{Kind: schema.KindMachine, Name: m.name}] == nil {
+				w.declared.machine(m.name)
+			}
+		}
+		w.commit()
+		w.store.state, w.store.revision = emptyState(store.Meta{Epoch: 1, Adopting: true, Lost: true}), 0
+	case how <= 1: // wiped, but for the controller's mark
+		w.store.state, w.store.revision = emptyState(store.Meta{ClusterUID: clusterUID, Epoch: reached + 1, Adopting: true, Lost: true}), 0
+	default: // restored
+		meta.Epoch, meta.Adopting = meta.Epoch+1, true
+		st := *w.saved.state
+		st.Meta, st.Accepted.Epoch = meta, meta.Epoch
+		w.store.state, w.store.revision = &st, w.saved.revision
+	}
+	w.count("the store is lost")
+	w.tracef("the store is lost: epoch %d, revision %d, cluster %q", w.store.state.Meta.Epoch, w.store.revision, w.store.state.Meta.ClusterUID)
 }
 
 // again is what a value is once written down and read.
@@ -215,7 +276,8 @@ func (l *memLeader) Assign(_ context.Context, targets map[string]*schema.Assignm
 
 func (l *memLeader) assign(name string, a *schema.Assignment) (changed bool, err error) {
 	given, known := l.s.state.Assigned[name]
-	if next := store.ReferTo(a, 1); !known || given.Hash != next.Hash {
+	epoch := l.s.state.Meta.Epoch
+	if next := store.ReferTo(a, epoch); !known || given.Hash != next.Hash || given.Epoch != epoch {
 		if err := l.s.point(l); err != nil {
 			return false, err
 		}
@@ -224,11 +286,11 @@ func (l *memLeader) assign(name string, a *schema.Assignment) (changed bool, err
 		given.Revision = l.s.revision
 		l.s.setAssigned(name, &given)
 		if l.s.issued[name] == nil {
-			l.s.issued[name] = map[int64]string{}
+			l.s.issued[name] = map[order]string{}
 		}
-		l.s.issued[name][given.Revision] = given.Hash
+		l.s.issued[name][order{epoch, given.Revision}] = given.Hash
 	}
-	a.ClusterUID, a.Epoch, a.Revision = clusterUID, 1, given.Revision
+	a.ClusterUID, a.Epoch, a.Revision = l.s.state.Meta.ClusterUID, epoch, given.Revision
 	return changed, nil
 }
 
@@ -240,6 +302,24 @@ func (s *memStore) setAssigned(name string, given *store.Assigned) {
 		st.Assigned[name] = *given
 	}
 	s.state = &st
+}
+
+func (l *memLeader) SetMeta(_ context.Context, meta store.Meta) (*store.State, error) {
+	if l.stale {
+		return nil, store.ErrStale
+	}
+	if err := l.s.point(l); err != nil {
+		l.stale = true
+		return nil, err
+	}
+	if l.s.revision++; meta.ClusterUID != clusterUID {
+		l.s.w.failf("the store takes itself for the cluster %q", meta.ClusterUID)
+	}
+	st := *l.s.state
+	st.Meta = meta
+	st.Accepted.ClusterUID, st.Accepted.Epoch = meta.ClusterUID, meta.Epoch
+	l.s.state = &st
+	return l.s.state, nil
 }
 
 func (l *memLeader) PutReports(_ context.Context, reports ...*schema.MachineReport) (int, error) {

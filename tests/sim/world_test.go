@@ -25,6 +25,7 @@ type world struct {
 	net      *sim.Net
 	repo     *repo
 	store    *memStore
+	saved    saved // a copy of the store, older or newer
 	ctl      []*controller
 	machines []*machine
 	declared *declared

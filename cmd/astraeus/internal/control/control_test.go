@@ -104,7 +104,9 @@ func TestControllerFromCommitToStatus(t *testing.T) {
 	stream, err := link.Connect(metadata.AppendToOutgoingContext(ctx, link.MachineHeader, "gpu-01"), conn)
 	require.NoError(t, err)
 	require.NoError(t, stream.Send(&schema.Up{Hello: &schema.Hello{Version: 1, Machine: "gpu-01", Incarnation: "1"}}))
-	require.NoError(t, stream.Send(&schema.Up{Report: &schema.MachineReport{Name: "gpu-01", Incarnation: "1", Sequence: 1, Address: "192.0.2.1"}}))
+	parts, err := link.NewSender(nil, nil).Messages(&schema.MachineReport{Name: "gpu-01", Incarnation: "1", Sequence: 1, Address: "192.0.2.1"})
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&schema.Up{Report: parts[0]}))
 	until(t, c, func(s reconciler.Status) bool { return s.Machines["gpu-01"].State == schema.MachineUp })
 
 	// The view follows the store: ask until it has got there.
