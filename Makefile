@@ -3,7 +3,7 @@
 GO     ?= go
 LAB    ?= .lab
 
-.PHONY: run lab test e2e sim bench fuzz lint build
+.PHONY: run lab test e2e sim bench bench-dns fuzz lint build
 # The race detector needs a C compiler; CI has one and insists.
 RACE   := $(if $(CI),-race,$(shell command -v $(or $(CC),cc) >/dev/null 2>&1 && echo -race))
 GOTEST  = $(GO) test $(RACE) -timeout 30m
@@ -37,6 +37,10 @@ sim:
 ## bench: the benchmarks behind every figure in docs/performance.md
 bench:
 	tests/bench.sh
+
+## bench-dns: the name server beside CoreDNS, Knot, NSD and an echo, in one run (needs dnsperf)
+bench-dns:
+	BENCH_DNS=1 $(GO) test -run '^$$' -bench '^BenchmarkSideBySide$$' -benchtime 1x -timeout 30m ./dnszone
 
 ## fuzz: each fuzz target for FUZZTIME
 FUZZTIME ?= 20s

@@ -114,10 +114,10 @@ func BuildShard(ns *Namespace) *Shard {
 	}
 	for i := range ns.Runs {
 		run := &ns.Runs[i]
+		add(run.Name, schema.NameRun, runAddresses(run)) // before its workers, as they are sorted
 		for j := range run.Workers {
 			add(run.Workers[j].Name, schema.NameWorker, answerable(&run.Workers[j]))
 		}
-		add(run.Name, schema.NameRun, runAddresses(run))
 	}
 	for _, e := range ns.Endpoints {
 		add(e.Name, schema.NameEndpoint, sortedIPv4(e.Ready))

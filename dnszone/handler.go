@@ -176,17 +176,17 @@ func (r *replier) local(rel []byte) *dns.Msg {
 	domain := r.q.Name[len(r.q.Name)-len(r.table.domain)-1:] // in the question's case
 	if len(rel) == 0 {
 		if r.q.Qtype == dns.TypeSOA || r.q.Qtype == dns.TypeANY {
-			r.msg.Answer = []dns.RR{r.soa(domain)}
+			r.msg.Answer = []dns.RR{r.soa(domain, domain)}
 			return &r.msg
 		}
-		return r.negative(dns.RcodeSuccess, domain)
+		return r.negative(dns.RcodeSuccess, domain, domain)
 	}
 	e := r.table.find(rel)
 	switch {
 	case e == nil:
-		return r.negative(dns.RcodeNameError, domain)
+		return r.negative(dns.RcodeNameError, domain, domain)
 	case entryKind(e) == kindSpace || r.q.Qtype != dns.TypeA && r.q.Qtype != dns.TypeANY:
-		return r.negative(dns.RcodeSuccess, domain)
+		return r.negative(dns.RcodeSuccess, domain, domain)
 	}
 	fixed := headerSize + len(rel) + len(r.table.suffix) + questionTail
 	if r.opt != nil {
@@ -204,14 +204,14 @@ func (r *replier) local(rel []byte) *dns.Msg {
 	return &r.msg
 }
 
-func (r *replier) negative(rcode int, owner string) *dns.Msg {
-	r.msg.Ns = []dns.RR{r.soa(owner)}
+func (r *replier) negative(rcode int, owner, domain string) *dns.Msg {
+	r.msg.Ns = []dns.RR{r.soa(owner, domain)}
 	return r.fail(rcode)
 }
 
-func (r *replier) soa(owner string) *dns.SOA {
+func (r *replier) soa(owner, domain string) *dns.SOA {
 	return &dns.SOA{Hdr: dns.RR_Header{Name: owner, Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: TTL},
-		Ns: soaPrimary + "." + r.table.domain + ".", Mbox: soaMailbox + "." + r.table.domain + ".",
+		Ns: soaPrimary + "." + domain, Mbox: soaMailbox + "." + domain,
 		Serial: uint32(r.table.version.Serial), Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: TTL}
 }
 
@@ -232,7 +232,7 @@ func (r *replier) pointers(keys [][]byte) *dns.Msg {
 	r.server.stats.answered.Add(1)
 	r.msg.Authoritative = true
 	if len(names) == 0 || r.q.Qtype != dns.TypePTR && r.q.Qtype != dns.TypeANY {
-		return r.negative(dns.RcodeSuccess, r.q.Name)
+		return r.negative(dns.RcodeSuccess, r.q.Name, r.table.domain+".")
 	}
 	for _, name := range names {
 		r.msg.Answer = append(r.msg.Answer, &dns.PTR{Ptr: name,
