@@ -30,12 +30,16 @@ func TestPathsAreCheckedAgainOnTheMachine(t *testing.T) { // D-3, D-21, V-1, V-4
 		{"missing", schema.BindTarget{UID: "u", From: schema.BindDir, Path: "/data/none", Grant: "/data"}, nil, CodeMissing},
 		{"data location", schema.BindTarget{UID: "u", From: schema.BindDir, Path: "/mnt/nvme", Grant: "/mnt"}, nil, CodeForbidden},
 		{"work root", schema.BindTarget{UID: "u", From: schema.BindDir, Path: "/work/exports", Grant: "/"}, nil, CodeForbidden},
-		{"volume", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/mnt/disk"}, nil, ""},
-		{"volume the machine does not allow", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/mnt/disk"}, []string{"/data/"}, CodeForbidden},
-		{"volume with a grant", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/mnt/disk", Grant: "/mnt/disk"}, []string{"/data/"}, ""},
+		{"volume", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/mnt/disk", Grant: "/mnt"}, nil, ""},
+		{"volume that nothing lets through", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/mnt/disk"}, nil, CodeForbidden},
+		{"volume the machine does not allow", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/mnt/disk", Grant: "/mnt"}, []string{"/data/"}, CodeForbidden},
+		{"volume the machine allows", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/mnt/disk", Grant: "/mnt"}, []string{"/data/", "/mnt/disk"}, ""},
+		{"volume outside its grant", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/mnt/disk", Grant: "/mnt/other"}, []string{"/mnt"}, CodeForbidden},
+		{"volume that the cluster denies", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/mnt/secret", Grant: "/mnt"}, nil, CodeForbidden},
+		{"a link to what the cluster denies", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/mnt/link", Grant: "/mnt"}, nil, CodeForbidden},
 		{"denied wins over a grant", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/etc/x", Grant: "/etc"}, nil, CodeForbidden},
 		{"a link to what is denied", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/data/link", Grant: "/"}, nil, CodeForbidden},
-		{"volume missing", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/mnt/none"}, nil, CodeMissing},
+		{"volume missing", schema.BindTarget{UID: "vol-1", From: schema.BindVolume, Path: "/mnt/none", Grant: "/mnt"}, nil, CodeMissing},
 		{"claim not mounted", schema.BindTarget{UID: "u", Drive: imagenet, From: schema.BindClaim}, nil, CodeNotMounted},
 		{"no copy", schema.BindTarget{UID: "u", From: schema.BindCopy}, nil, CodeMissing},
 		{"unknown kind", schema.BindTarget{UID: "u", From: "ceph"}, nil, CodeInvalid},
@@ -44,10 +48,11 @@ func TestPathsAreCheckedAgainOnTheMachine(t *testing.T) { // D-3, D-21, V-1, V-4
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
-				r.w.links, r.w.state.Dirs["/data/link"] = map[string]string{"/data/link": "/etc/secret"}, "fs-root"
+				r.w.links = map[string]string{"/data/link": "/etc/secret", "/mnt/link": "/mnt/secret"}
+				r.w.state.Dirs["/data/link"], r.w.state.Dirs["/mnt/link"], r.w.state.Dirs["/mnt/secret"] = "fs-root", "fs-root", "fs-root"
 				r.start()
 				defer r.stop()
-				r.base.AllowedVolumePrefixes = c.allowed
+				r.base.AllowedVolumePrefixes, r.base.DeniedVolumePrefixes = c.allowed, []string{"/mnt/secret"}
 				c.bind.Target = "/x"
 				r.runWith(c.bind)
 				if c.code == "" {

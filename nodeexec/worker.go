@@ -190,17 +190,19 @@ func (a *Agent) bindSource(ctx context.Context, t *schema.Assignment, w *schema.
 // volume opens a volume's directory. No link may lead out of the prefix that lets
 // it through, nor, within a grant that is wide, to what is denied (V-4).
 func (a *Agent) volume(ctx context.Context, t *schema.Assignment, who string, b schema.BindTarget) (*host.Dir, error) {
-	under, err := volumePrefix(b, t.AllowedVolumePrefixes)
+	if b.Grant == "" {
+		return nil, failf(CodeForbidden, "volume path %s: nothing lets it through any more", b.Path)
+	}
+	if err := volumeAllowed(t, b.Path, b.Grant); err != nil {
+		return nil, err
+	}
+	dir, err := a.openDir(ctx, who, b.Path, b.Grant, a.forbidden(t))
 	if err != nil {
 		return nil, err
 	}
-	dir, err := a.openDir(ctx, who, b.Path, under, a.forbidden(t))
-	if err != nil {
-		return nil, err
-	}
-	if problem := schema.VolumePathProblem(dir.Path, []string{"/"}, nil); problem != "" {
+	if err := volumeAllowed(t, dir.Path, b.Grant); err != nil {
 		_ = dir.Close()
-		return nil, failf(CodeForbidden, "volume path %s leads to %s: %s", b.Path, dir.Path, problem)
+		return nil, fmt.Errorf("volume path %s leads elsewhere: %w", b.Path, err)
 	}
 	return dir, nil
 }
@@ -220,24 +222,20 @@ func (a *Agent) placed(b schema.BindTarget, dir *host.Dir, err error) (*host.Dir
 	return dir, nil
 }
 
-// volumePrefix judges a volume's path by the machine's own list (V-4) and gives
-// the prefix that lets it through: no link may lead out of that.
-func volumePrefix(b schema.BindTarget, allowed []string) (string, error) {
-	if allowed == nil {
-		allowed = schema.DefaultAllowedPrefixes
-	}
-	if b.Grant != "" {
-		allowed = append([]string{b.Grant}, allowed...)
-	}
-	if problem := schema.VolumePathProblem(b.Path, allowed, nil); problem != "" {
-		return "", failf(CodeForbidden, "volume path %s: %s", b.Path, problem)
-	}
-	for _, prefix := range allowed {
-		if schema.Covers(prefix, b.Path) {
-			return schema.CleanPath(prefix), nil
+// volumeAllowed judges a volume's path by the one policy (V-4): below what lets it
+// through for the cluster, below the machine's own list where it has one, and never
+// under a denied prefix.
+func volumeAllowed(t *schema.Assignment, path, grant string) error {
+	problem := schema.VolumePathProblem(path, []string{grant}, t.DeniedVolumePrefixes)
+	if problem == "" && t.AllowedVolumePrefixes != nil {
+		if problem = schema.VolumePathProblem(path, t.AllowedVolumePrefixes, nil); problem != "" {
+			problem += " of this machine (allowed_volume_prefixes)"
 		}
 	}
-	return "", failf(CodeForbidden, "volume path %s: it is not under an allowed prefix", b.Path)
+	if problem != "" {
+		return failf(CodeForbidden, "volume path %s: %s", path, problem)
+	}
+	return nil
 }
 
 // markUsed notes the time of use in the sidecars (D-70); the use record guards

@@ -37,8 +37,11 @@ type Assignment struct {
 
 	Eviction     EvictionPolicy `json:"eviction,omitzero"`
 	MeasureEvery Duration       `json:"measure_every,omitempty"`
-	// AllowedVolumePrefixes is the machine's own list, nil for the default (V-4).
+	// AllowedVolumePrefixes is the machine's own list, nil for none: then what lets a
+	// volume through for the cluster lets it through here (V-4).
 	AllowedVolumePrefixes []string `json:"allowed_volume_prefixes,omitempty"`
+	// DeniedVolumePrefixes are the cluster's, beside those that are built in.
+	DeniedVolumePrefixes []string `json:"denied_volume_prefixes,omitempty"`
 }
 
 // DataLocation is a folder that holds or held copies on a machine (D-32).
