@@ -156,15 +156,26 @@ func report() *schema.MachineReport {
 	}
 }
 
-func ask(t *testing.T, h http.Handler, method, path string, header ...string) *httptest.ResponseRecorder {
-	t.Helper()
+func newRequest(method, path string, header ...string) *http.Request {
 	r := httptest.NewRequest(method, "http://127.0.0.1"+path, nil)
 	for i := 0; i+1 < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
+		r.Header.Add(header[i], header[i+1])
 	}
 	r.Host = "127.0.0.1"
+	return r
+}
+
+func serveTo(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
+	return w
+}
+
+// ask asks and checks that the answer is as openapi.json says.
+func ask(t *testing.T, h http.Handler, method, path string, header ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := newRequest(method, path, header...)
+	w := serveTo(h, r)
 	requireDescribed(t, r, w)
 	return w
 }
@@ -172,7 +183,13 @@ func ask(t *testing.T, h http.Handler, method, path string, header ...string) *h
 // body asks and decodes a 200.
 func body[T any](t *testing.T, h http.Handler, path string) T {
 	t.Helper()
-	w := ask(t, h, http.MethodGet, path)
+	return bodyAs[T](t, h, path)
+}
+
+// bodyAs is body with headers.
+func bodyAs[T any](t *testing.T, h http.Handler, path string, header ...string) T {
+	t.Helper()
+	w := ask(t, h, http.MethodGet, path, header...)
 	require.Equal(t, http.StatusOK, w.Code, "%s: %s", path, w.Body)
 	var out T
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &out))

@@ -211,7 +211,8 @@ func (d *describer) word(t reflect.Type) node {
 // moreWords are words that are no constants of their type.
 var moreWords = map[string][]string{
 	"planner.DriveState": {stateHeld}, "planner.RunPhase": {stateHeld},
-	"schema.WhyCode": {""}, // of a step that is done
+	"schema.WhyCode":   {""}, // of a step that is done
+	"schema.Transport": {""}, // of a mount that failed before one was chosen
 }
 
 func (d *describer) reason(reflect.Type) node {
