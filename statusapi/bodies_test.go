@@ -3,7 +3,6 @@ package statusapi
 import (
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"testing"
 	"time"
 
@@ -92,24 +91,6 @@ func TestVolume(t *testing.T) {
 	require.True(t, *raw.InUse)
 	require.Equal(t, 1, *raw.ActiveReferenceCount)
 	require.Equal(t, 0, *raw.HiddenReferenceCount)
-}
-
-func TestPaging(t *testing.T) {
-	h := serve(t, fixed{view: cluster()})
-	var got []string
-	query := url.Values{"limit": {"1"}}
-	for range 10 {
-		list := body[List[Drive]](t, h, "/v1/drives?"+query.Encode())
-		got = append(got, names(list)...)
-		if list.Continue == "" {
-			break
-		}
-		query.Set("continue", list.Continue)
-	}
-	require.Equal(t, []string{"ws-research.cache", "ws-research.imagenet", "ws-research.refused", "ws-serving.imagenet"}, got)
-	for _, bad := range []string{"limit=0", "limit=-1", "limit=x", "limit=100000", "continue=%21%21"} {
-		requireProblem(t, ask(t, h, http.MethodGet, "/v1/drives?"+bad), http.StatusBadRequest, codeBadRequest)
-	}
 }
 
 func TestEvents(t *testing.T) {

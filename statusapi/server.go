@@ -55,6 +55,7 @@ type Handler struct {
 	metrics   *metrics
 	answers   *semaphore.Weighted
 	heavy     *semaphore.Weighted
+	slowest   time.Duration // that a watcher may take to read what it was sent
 
 	mu   sync.Mutex
 	last *state // of the View seen last
@@ -63,7 +64,7 @@ type Handler struct {
 // NewHandler makes a handler. Close ends its watches.
 func NewHandler(o Options) *Handler {
 	h := &Handler{source: o.Source, tokens: o.Tokens, log: o.Log, now: o.Now,
-		answers: semaphore.NewWeighted(maxAnswers), heavy: semaphore.NewWeighted(maxHeavy)}
+		slowest: slowest, answers: semaphore.NewWeighted(maxAnswers), heavy: semaphore.NewWeighted(maxHeavy)}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}

@@ -48,7 +48,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, q *question) err
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	s := &stream{h: h, w: w, control: http.NewResponseController(w), feed: f, slowest: slowest}
+	s := &stream{h: h, w: w, control: http.NewResponseController(w), feed: f}
 	_ = s.control.SetReadDeadline(time.Time{}) // the request was read; what follows is ours
 	err = s.begin(r.Header.Get("Last-Event-ID"))
 	if err == nil {
@@ -68,7 +68,6 @@ type stream struct {
 	feed    *feed
 	next    uint64
 	buffer  []byte
-	slowest time.Duration // that one write may take
 }
 
 var errSlow = errors.New("the watcher does not read")
@@ -185,7 +184,7 @@ func notice(what, id string, data any) []byte {
 
 // flush writes what was added. A client that does not take it in time is dropped.
 func (s *stream) flush() error {
-	_ = s.control.SetWriteDeadline(time.Now().Add(s.slowest))
+	_ = s.control.SetWriteDeadline(time.Now().Add(s.h.slowest))
 	_, err := s.w.Write(s.buffer)
 	s.buffer = s.buffer[:0]
 	if err == nil {

@@ -329,9 +329,10 @@ func TestSlowWatcherIsDropped(t *testing.T) {
 	require.LessOrEqual(t, len(f.frames), maxFrames)
 
 	// Over a connection whose buffers are full, the write's deadline ends it.
+	h.slowest = time.Millisecond
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { _ = ours.Close(); _ = theirs.Close() })
-	s := &stream{h: h, w: blocked{ours}, control: http.NewResponseController(blocked{ours}), feed: f, buffer: []byte("x"), slowest: time.Millisecond}
+	s := &stream{h: h, w: blocked{ours}, control: http.NewResponseController(blocked{ours}), feed: f, buffer: []byte("x")}
 	require.ErrorIs(t, s.flush(), errSlow)
 }
 
