@@ -14,11 +14,10 @@ import (
 // splitVacant takes the placements that only keep addresses out of the others:
 // no run of theirs is placed.
 func (p *pass) splitVacant() {
-	p.vacant, p.rested = map[schema.Key]schema.Placement{}, map[schema.Key]int{}
+	p.vacant, p.stored = map[schema.Key]schema.Placement{}, p.in.Placed
 	for key, pl := range p.in.Placed {
 		if pl.Vacant() {
 			p.vacant[key] = clonePlacement(pl)
-			p.rested[key] = len(pl.Released)
 		}
 	}
 	if len(p.vacant) > 0 {
@@ -96,7 +95,7 @@ func released(list []schema.ReleasedAddress, w *schema.PlacedWorker) bool {
 func (p *pass) stampReleased(pl *schema.Placement) (changed bool) {
 	for i := range pl.Released {
 		a := &pl.Released[i]
-		if a.At.IsZero() && !slices.Contains(pl.OlderOn, a.Machine) && !p.stillUsed(pl, a) {
+		if a.At.IsZero() && !pl.IsOlder(a.Machine) && !p.stillUsed(pl, a) {
 			a.At, changed = p.now, true
 		}
 	}
@@ -111,21 +110,23 @@ func (p *pass) stillUsed(pl *schema.Placement, a *schema.ReleasedAddress) bool {
 	})
 }
 
-// keepVacant writes what rests of the runs that have no place, and forgets what
-// has rested long enough.
+// keepVacant writes what is left of the runs that have no place, and forgets the
+// addresses that rested long enough and the machines that have no older worker left.
 func (p *pass) keepVacant() {
 	for _, key := range sortedKeys(p.vacant) {
 		if r := p.runs[key]; r != nil && r.placed != nil {
 			continue // its new placement keeps them
 		}
-		pl := p.vacant[key]
+		pl, old := p.vacant[key], p.stored[key]
+		changed := len(old.Workers) > 0 || len(pl.Older) != len(old.Older)
+		p.forgetOlder(&pl, &changed)
 		pl.Released = slices.DeleteFunc(pl.Released, func(a schema.ReleasedAddress) bool {
 			return p.machines[a.Machine] == nil || !a.Rests(p.now)
 		})
 		switch {
-		case len(pl.Released) == 0:
+		case len(pl.Released)+len(pl.Older) == 0:
 			p.out.Decisions.Unplace = append(p.out.Decisions.Unplace, key)
-		case len(pl.Released) != p.rested[key]:
+		case changed || len(pl.Released) != len(old.Released):
 			p.out.Decisions.Place = append(p.out.Decisions.Place, pl)
 		}
 	}

@@ -248,7 +248,8 @@ func (a *adopter) members(pl *schema.Placement, workers map[string]workerFact, s
 			Machine: f.machine, Address: f.target.Address, GPUs: f.target.GPUs, Since: a.in.Now, Outcome: f.outcome})
 	}
 	if stored.RunUID == pl.RunUID && stored.Generation == pl.Generation && stored.Attempt == pl.Attempt {
-		pl.Outcome, pl.OlderOn, pl.NotBefore = stored.Outcome, stored.OlderOn, stored.NotBefore
+		pl.Outcome, pl.NotBefore = stored.Outcome, stored.NotBefore
+		pl.Older, pl.OlderUses, pl.OlderOn = stored.Older, stored.OlderUses, stored.OlderOn
 		pl.Failures, pl.LastEnd = stored.Failures, stored.LastEnd
 		for _, w := range stored.Workers {
 			if _, there := workers[w.Name]; !there {

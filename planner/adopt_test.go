@@ -116,7 +116,7 @@ func TestX4AdoptionChangesNothing(t *testing.T) {
 		}
 		w.sim.tick()
 		same := cmp.Options{cmpopts.IgnoreFields(schema.PlacedWorker{}, "Since"), cmpopts.EquateEmpty(),
-			cmpopts.IgnoreFields(schema.Placement{}, "Failures", "LastEnd", "NotBefore", "OlderOn", "Spec")}
+			cmpopts.IgnoreFields(schema.Placement{}, "Failures", "LastEnd", "NotBefore", "Older", "OlderUses", "Spec")}
 		for key, pl := range places {
 			if pl.Outcome != "" {
 				// Of a run that is over it counts that it is: who failed how is a matter of record.

@@ -91,7 +91,14 @@ func cloneRefusal(r *schema.Refusal) *schema.Refusal {
 }
 
 func clonePlacement(pl schema.Placement) schema.Placement {
-	pl.Workers, pl.OlderOn, pl.Released = slices.Clone(pl.Workers), slices.Clone(pl.OlderOn), slices.Clone(pl.Released)
+	pl.Workers, pl.Released = slices.Clone(pl.Workers), slices.Clone(pl.Released)
+	pl.Older, pl.OlderUses = slices.Clone(pl.Older), slices.Clone(pl.OlderUses)
+	for _, name := range pl.OlderOn {
+		if !pl.IsOlder(name) {
+			pl.Older, pl.OlderUses = append(pl.Older, schema.Older{Machine: name}), nil
+		}
+	}
+	pl.OlderOn = nil
 	for i := range pl.Workers {
 		w := &pl.Workers[i]
 		w.GPUs = slices.Clone(w.GPUs)

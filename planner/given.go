@@ -43,6 +43,16 @@ func (m *machine) mayMount(uid string, source int) bool {
 	return !m.settled() || slices.ContainsFunc(m.given.Mounts, func(t schema.MountTarget) bool { return t.UID == uid && t.Source == source })
 }
 
+// mayExport reports whether an export to a client that is not listed may yet appear.
+func (m *machine) mayExport(uid string, source int, client string) bool {
+	if m.given == nil {
+		return false
+	}
+	return !m.settled() || slices.ContainsFunc(m.given.Exports, func(t schema.ExportTarget) bool {
+		return t.UID == uid && t.Source == source && t.Client == client
+	})
+}
+
 // givenLocations are the data locations, but for the present one, in which a copy
 // may be being made that no report shows yet.
 func (m *machine) givenLocations(present string) (list []string) {

@@ -20,6 +20,9 @@ func (p *pass) judgeRun(o *schema.Object, spec *schema.RunSpec, prev *schema.Acc
 	if prev != nil {
 		old = prev.Object.Spec.(*schema.RunSpec)
 	}
+	if hold := p.judgeStopIfAway(o, spec, old); hold != nil {
+		return hold
+	}
 	p.noteCheckpoint(o, spec)
 	for _, path := range []struct{ field, path, old string }{
 		{"spec.dataset_path", spec.DatasetPath, specPath(old, true)},
@@ -32,6 +35,16 @@ func (p *pass) judgeRun(o *schema.Object, spec *schema.RunSpec, prev *schema.Acc
 		}
 	}
 	return p.judgeTemplates(o, placesOf(spec), placesOf(old))
+}
+
+// judgeStopIfAway: a worker must have been stopped before it is replaced.
+func (p *pass) judgeStopIfAway(o *schema.Object, spec, old *schema.RunSpec) *schema.Hold {
+	after := p.clusterSpec().ReplaceAfter.Std()
+	most := after - schema.StopMargin
+	if spec.StopIfAwayAfter.Std() <= most || spec.StopIfAwayAfter == 0 || old != nil && old.StopIfAwayAfter == spec.StopIfAwayAfter {
+		return nil
+	}
+	return holdOf(o, "spec.stop_if_away_after", schema.CodeInvalid, stopTooLate(most, after))
 }
 
 // specPath is an old spec's dataset or checkpoint path.

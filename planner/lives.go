@@ -29,6 +29,8 @@ type run struct {
 	egress *schema.EgressTarget
 	stops  []stop            // steps that stop older workers of it, on whatever machine
 	waits  [][]schema.Reason // of each placed worker
+
+	gone *loss // what of it is on machines that are Down and can be replaced
 }
 
 // Backoff of restarts.
@@ -80,6 +82,7 @@ func (p *pass) settleRuns() {
 			p.settle(r)
 		}
 	}
+	p.judgeLosses()
 }
 
 // compareRuns is the order of placement: acceptance, then name. What is
@@ -108,9 +111,10 @@ func (p *pass) settle(r *run) {
 		r.stopping, r.forced = true, true // only a Deletion by force takes a drive from live workers
 	}
 	p.recordOutcomes(r)
-	p.forgetOlder(r)
+	p.forgetOlder(pl, &r.changed)
+	p.stampLost(r)
 	switch {
-	case r.stopping && p.allGone(r) && len(pl.OlderOn) == 0:
+	case r.stopping && p.allGone(r) && !p.olderLeft(r):
 		p.unplace(r)
 		return
 	case !r.stopping && pl.Outcome == "":
@@ -123,8 +127,13 @@ func (p *pass) settle(r *run) {
 }
 
 func (p *pass) unplace(r *run) {
-	if left := p.vacated(r.placed); len(left) > 0 {
-		p.vacant[r.key] = schema.Placement{Run: r.key, Org: r.placed.Org, Workspace: r.placed.Workspace, Released: left}
+	left := schema.Placement{Run: r.key, Org: r.placed.Org, Workspace: r.placed.Workspace, Released: p.vacated(r.placed)}
+	if left.Older, left.OlderUses = p.olderThan(r); !slices.ContainsFunc(left.Older, isFenced) {
+		left.Older, left.OlderUses = nil, nil
+	}
+	left.Older = slices.DeleteFunc(left.Older, func(o schema.Older) bool { return !o.Fenced })
+	if len(left.Released)+len(left.Older) > 0 {
+		p.vacant[r.key] = left
 	} else {
 		p.out.Decisions.Unplace = append(p.out.Decisions.Unplace, r.key)
 	}
@@ -188,7 +197,7 @@ func (p *pass) allGone(r *run) bool {
 	for i := range r.placed.Workers {
 		w := &r.placed.Workers[i]
 		m := p.machines[w.Machine]
-		if w.Outcome != nil || m == nil {
+		if w.Outcome != nil || m == nil || r.gone.on(w.Machine) {
 			continue // a machine that was forgotten runs nothing of ours
 		}
 		id := idOfPlaced(r.placed, w)
@@ -202,16 +211,19 @@ func (p *pass) allGone(r *run) bool {
 	return true
 }
 
-// forgetOlder drops the machines on which no older worker of the run is left.
-func (p *pass) forgetOlder(r *run) {
-	left := slices.DeleteFunc(slices.Clone(r.placed.OlderOn), func(name string) bool {
-		m := p.machines[name]
-		return m == nil || m.workersKnown() && !m.mayStartOlder(r.placed) && !m.runsOlder(r.placed)
+// forgetOlder drops the machines on which no older worker of the run is left. A
+// machine that was forgotten runs nothing of ours.
+func (p *pass) forgetOlder(pl *schema.Placement, changed *bool) {
+	before := len(pl.Older)
+	pl.Older = slices.DeleteFunc(pl.Older, func(o schema.Older) bool {
+		m := p.machines[o.Machine]
+		return m == nil || m.workersKnown() && !m.mayStartOlder(pl) && !m.runsOlder(pl)
 	})
-	if len(left) < len(r.placed.OlderOn) {
-		r.placed.OlderOn, r.changed = left, true
+	*changed = *changed || len(pl.Older) != before
+	if len(pl.Older) == 0 {
+		pl.Older, pl.OlderUses = nil, nil
 	}
-	r.changed = p.stampReleased(r.placed) || r.changed
+	*changed = p.stampReleased(pl) || *changed
 }
 
 // runsOlder reports whether the machine lists a live worker of a run from before
@@ -219,23 +231,11 @@ func (p *pass) forgetOlder(r *run) {
 func (m *machine) runsOlder(pl *schema.Placement) bool {
 	run := pl.Run.Scoped()
 	for id, w := range m.seen.workers {
-		if w.Run == run && !w.State.Ended() && (id.uid != pl.RunUID || id.generation != pl.Generation) {
+		if w.Run == run && !w.State.Ended() && (id.uid != pl.RunUID || id.generation != pl.Generation || id.attempt != pl.Attempt) {
 			return true
 		}
 	}
 	return false
-}
-
-// olderThan is where workers of a placement may run that a newer one replaces.
-func olderThan(pl *schema.Placement) []string {
-	names := slices.Clone(pl.OlderOn)
-	for i := range pl.Workers {
-		if pl.Workers[i].Outcome == nil {
-			names = append(names, pl.Workers[i].Machine)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // judgeLife decides whether the run has ended or starts again.
@@ -325,7 +325,8 @@ func sameWorkers(a, b *schema.RunSpec) bool {
 // workersOf is the part of a spec by which its workers run.
 func workersOf(s *schema.RunSpec) schema.RunSpec {
 	part := schema.RunSpec{TaskTemplate: s.TaskTemplate, WorkerGroups: s.WorkerGroups, LeaderGroup: s.LeaderGroup,
-		CheckpointPath: s.CheckpointPath, DatasetPath: s.DatasetPath}
+		CheckpointPath: s.CheckpointPath, DatasetPath: s.DatasetPath,
+		StopIfAwayAfter: s.StopIfAwayAfter} // what a machine was told of a worker holds for its life
 	if s.Network != nil {
 		part.Network = &schema.Network{Mode: s.Network.Mode}
 	}

@@ -32,7 +32,7 @@ func TestX11OlderWorkerOnAnUnknownMachine(t *testing.T) {
 	require.True(t, s.converge(), planText(s.plan))
 	require.Empty(t, s.problems)
 	for _, pl := range s.placed {
-		require.Empty(t, pl.OlderOn)
+		require.Empty(t, pl.Older)
 	}
 	require.Len(t, s.machines["gpu-01"].Workers, 1)
 }

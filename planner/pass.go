@@ -50,13 +50,16 @@ type pass struct {
 
 	endpoints *endpoints
 	vacant    map[schema.Key]schema.Placement // runs that are gone, whose addresses rest (N-8)
-	rested    map[schema.Key]int              // how many of them the store holds for each
+	stored    map[schema.Key]schema.Placement // as the store has them, those of runs that are gone too
 
 	attempts map[attemptKey]int // newest attempt that a machine reports
 	address  map[string]string  // machines by each of their addresses
 	byName   []*run
-	lists    map[string]map[string]string // hashes of the complete drive lists by namespace, by org
-	fills    map[string][]byte            // blobs of the drives' fills
+	fences   map[string][][]schema.OlderUse // what is fenced off from each machine
+	users    map[claimKey][]*run            // of claims, when nothing is placed any more
+	losing   map[*run]*losing               // what runs lost, likewise
+	lists    map[string]map[string]string   // hashes of the complete drive lists by namespace, by org
+	fills    map[string][]byte              // blobs of the drives' fills
 
 	out schema.Plan
 }

@@ -38,7 +38,7 @@ func (p *pass) placeRuns() {
 			}
 			p.replace(r, 0)
 		case r.placed.Outcome == "" && p.lostItsMachine(r):
-			p.replace(r, r.placed.Attempt+1)
+			p.replaceLost(r)
 		}
 	}
 	// What lost its last worker and got a place at once is only placed.
@@ -89,10 +89,12 @@ func (p *pass) allRunning(r *run) bool {
 	return true
 }
 
-// lostItsMachine reports whether a machine of the run was forgotten: what ran
-// there is gone for good.
+// lostItsMachine reports whether a worker of the run is gone for good: its machine
+// was forgotten, or is Down and what it wrote can no longer be written from there.
 func (p *pass) lostItsMachine(r *run) bool {
-	return slices.ContainsFunc(r.placed.Workers, func(w schema.PlacedWorker) bool { return p.machines[w.Machine] == nil })
+	return slices.ContainsFunc(r.placed.Workers, func(w schema.PlacedWorker) bool {
+		return p.machines[w.Machine] == nil || w.Outcome == nil && r.gone.on(w.Machine)
+	})
 }
 
 func (p *pass) placeNew(r *run) {
@@ -107,12 +109,14 @@ func (p *pass) placeNew(r *run) {
 }
 
 func (p *pass) setPlacement(r *run, wanted []*template, workers []schema.PlacedWorker, attempt int) {
-	released := p.vacant[r.key].Released
+	left := p.vacant[r.key]
 	if r.placed != nil {
-		released = p.vacated(r.placed)
+		left.Released = p.vacated(r.placed)
+		left.Older, left.OlderUses = p.olderThan(r)
 	}
 	r.placed = &schema.Placement{Run: r.key, RunUID: r.object.UID, Generation: r.object.Generation, Attempt: attempt,
-		Spec: r.spec, Org: r.where.org, Workspace: r.where.workspace, Workers: workers, Released: released}
+		Spec: r.spec, Org: r.where.org, Workspace: r.where.workspace, Workers: workers,
+		Released: left.Released, Older: left.Older, OlderUses: left.OlderUses}
 	r.current, r.changed = wanted, true
 	p.event(r.key, "Placed", placedOn(workers))
 }
@@ -144,9 +148,7 @@ func (p *pass) replace(r *run, attempt int) bool {
 		}
 		return false
 	}
-	older := olderThan(r.placed)
 	p.setPlacement(r, wanted, workers, attempt)
-	r.placed.OlderOn = older
 	return true
 }
 
@@ -154,17 +156,13 @@ func (p *pass) replace(r *run, attempt int) bool {
 // nobody can tell; until that is known nothing replaces it.
 func (p *pass) unknownMachine(r *run) *machine {
 	for i := range r.placed.Workers {
-		if m := p.machines[r.placed.Workers[i].Machine]; m != nil && r.placed.Workers[i].Outcome == nil && !m.workersKnown() {
+		w := &r.placed.Workers[i]
+		if m := p.machines[w.Machine]; m != nil && w.Outcome == nil && !m.workersKnown() && !r.gone.on(w.Machine) {
 			return m
 		}
 	}
-	return p.unknownOlder(r)
-}
-
-// unknownOlder is such a machine among those of older generations.
-func (p *pass) unknownOlder(r *run) *machine {
-	for _, name := range r.placed.OlderOn {
-		if m := p.machines[name]; m != nil && !m.workersKnown() {
+	for _, o := range r.placed.Older {
+		if m := p.machines[o.Machine]; m != nil && !m.workersKnown() && !o.Fenced && !r.gone.on(o.Machine) {
 			return m
 		}
 	}

@@ -19,8 +19,8 @@ type Input struct {
 	Observed schema.Observed
 	// Given is what each machine was last assigned, also by an earlier leader: what may
 	// be on its way there though no report shows it yet. Of an assignment only
-	// Epoch, Revision, DataLocations, and the identities of Copies, Mounts and Workers
-	// are looked at.
+	// Epoch, Revision, DataLocations, and the identities of Copies, Exports, Mounts and
+	// Workers are looked at.
 	// Nil for a machine: nothing is on its way.
 	Given map[string]*schema.Assignment
 	Now   time.Time

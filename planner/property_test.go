@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -58,7 +59,7 @@ func (w *world) addMachine(t *rapid.T, name string) {
 	w.objects[o.Key] = o
 	r := &schema.MachineReport{Name: name, State: schema.MachineUp, Address: "192.0.2." + name[1:],
 		Resources:   &schema.Resources{CPUCores: float64(rapid.IntRange(1, 8).Draw(t, "cpu")), MemoryBytes: 1000, GPUs: rapid.IntRange(0, 4).Draw(t, "gpus")},
-		Engine:      &schema.EngineState{Kind: schema.EngineProcess, Ready: true},
+		Engine:      &schema.EngineState{Kind: schema.EngineProcess, Ready: true, StopsAway: rapid.Bool().Draw(t, "stops away")},
 		Filesystems: []schema.Filesystem{{MountPoint: "/", FreeBytes: 1000}, {MountPoint: "/nvme", FreeBytes: 600}},
 		Copies:      []schema.Copy{}, Exports: []schema.Export{}, Mounts: []schema.Mount{}, Workers: []schema.Worker{}, Paths: []schema.PathState{}}
 	if rapid.Bool().Draw(t, "lustre") {
@@ -124,7 +125,9 @@ func (w *world) template(t *rapid.T) schema.TaskTemplate {
 }
 
 func (w *world) addRun(t *rapid.T, name string) {
-	spec := &schema.RunSpec{RestartPolicy: rapid.SampledFrom([]schema.RestartPolicy{schema.RestartNever, schema.RestartOnFailure, schema.RestartAlways}).Draw(t, "policy")}
+	spec := &schema.RunSpec{RestartPolicy: rapid.SampledFrom([]schema.RestartPolicy{schema.RestartNever, schema.RestartOnFailure, schema.RestartAlways}).Draw(t, "policy"),
+		OnLost:          rapid.SampledFrom([]schema.OnLost{schema.OnLostWait, schema.OnLostReplace, schema.OnLostReplace}).Draw(t, "on lost"),
+		StopIfAwayAfter: rapid.SampledFrom([]schema.Duration{0, 0, schema.Duration(3 * time.Minute)}).Draw(t, "stop if away")}
 	if rapid.IntRange(0, 3).Draw(t, "groups") == 0 {
 		spec.WorkerGroups = []schema.WorkerGroup{{Name: "ps", TaskTemplate: w.template(t)}, {Name: "w", TaskTemplate: w.template(t)}}
 	} else {

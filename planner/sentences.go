@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"astraeus.io/astraeus/schema"
 )
@@ -342,6 +343,20 @@ func runRestarts(name string, last *schema.PlacedWorker, attempt int) string {
 		why += " (" + last.Outcome.Reason + ")"
 	}
 	return fmt.Sprintf("%s %s: run %s starts again (attempt %d)", last.Name, why, name, attempt+1)
+}
+
+func lostOn(worker, machine string) string { return worker + " was lost on " + machine }
+
+func runReplaced(name string, w *schema.PlacedWorker, attempt int) string {
+	return fmt.Sprintf("%s: run %s starts again (attempt %d)", lostOn(w.Name, w.Machine), name, attempt+1)
+}
+
+// stopTooLate: X-13.
+func stopTooLate(most, replaceAfter time.Duration) string {
+	if most < schema.MinStopIfAway {
+		return fmt.Sprintf("the cluster's replace_after is %s and must be %s or more for it", replaceAfter, schema.MinStopIfAway+schema.StopMargin)
+	}
+	return fmt.Sprintf("must be %s or less: a minute under the cluster's replace_after, which is %s", most, replaceAfter)
 }
 
 // maxLastEnd bounds what a machine's words take of a placement.

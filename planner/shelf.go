@@ -93,15 +93,19 @@ func (p *pass) useVolume(t *template, where scope, m *schema.VolumeMount) {
 func (t *template) refuse(bind schema.BindTarget, text string) {
 	t.fail(schema.ReasonForbidden, schema.ReasonArgs{Path: bind.Path, Text: text})
 	bind.Grant = ""
-	t.use(bind)
+	t.use(bind, modeOfBind(&bind))
 }
 
-func (t *template) use(bind schema.BindTarget) {
-	mode := schema.ReadWrite
-	if bind.ReadOnly {
-		mode = schema.ReadOnly
+// use adds a volume's mount; asked is the mode that the template says itself.
+func (t *template) use(bind schema.BindTarget, asked schema.Mode) {
+	t.uses = append(t.uses, use{kind: useVolume, bind: bind, mode: modeOfBind(&bind), asked: asked})
+}
+
+func modeOfBind(b *schema.BindTarget) schema.Mode {
+	if b.ReadOnly {
+		return schema.ReadOnly
 	}
-	t.uses = append(t.uses, use{kind: useVolume, bind: bind, mode: mode})
+	return schema.ReadWrite
 }
 
 // useSpecPaths mounts dataset_path read-only and checkpoint_path where they are,
@@ -124,6 +128,7 @@ func (p *pass) bindHostPath(t *template, where scope, bind schema.BindTarget) {
 		t.refuse(bind, fmt.Sprintf("%s: %s", bind.Path, problem))
 		return
 	}
+	asked := modeOfBind(&bind)
 	granted := p.grantFor(where, bind.Path)
 	needed := p.clusterSpec().VolumesNeedGrant
 	if needed && granted.path == "" {
@@ -134,7 +139,7 @@ func (p *pass) bindHostPath(t *template, where scope, bind schema.BindTarget) {
 		bind.ReadOnly = true // a grant's mode is a ceiling (D-20)
 	}
 	bind.Grant = p.allowedAbove(where, bind.Path)
-	t.use(bind)
+	t.use(bind, asked)
 }
 
 // hostPathProblem judges a volume's path by V-4: the cluster's prefixes, widened

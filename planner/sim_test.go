@@ -37,6 +37,14 @@ type sim struct {
 	problems []string
 	// rng makes machines slow and reports incomplete: steps stay undone, parts are unknown.
 	rng *rand.Rand
+	// away is since when a machine is not Up, alone how long a worker goes on then, and
+	// dead are the workers that their machine stopped meanwhile, which nobody was told.
+	away  map[string]time.Time
+	alone map[workerID]time.Duration
+	dead  map[workerID]bool
+	// stuck are actions that nobody carries out now, step how long a tick takes.
+	stuck map[schema.Action]bool
+	step  time.Duration
 	// told is what each machine was assigned last, past which workers it has forgotten.
 	told  map[string]*schema.Assignment
 	past  map[string][]schema.EndedWorker
@@ -47,7 +55,9 @@ type sim struct {
 
 func newSim(machines ...*schema.MachineReport) *sim {
 	s := &sim{accepted: schema.Accepted{ClusterUID: "cluster"}, placed: map[schema.Key]schema.Placement{}, now: testNow,
-		machines: map[string]*schema.MachineReport{}, told: map[string]*schema.Assignment{}, past: map[string][]schema.EndedWorker{}, began: map[workerID]schema.WorkerTarget{}}
+		machines: map[string]*schema.MachineReport{}, told: map[string]*schema.Assignment{}, past: map[string][]schema.EndedWorker{}, began: map[workerID]schema.WorkerTarget{},
+		away: map[string]time.Time{}, alone: map[workerID]time.Duration{}, dead: map[workerID]bool{}, stuck: map[schema.Action]bool{},
+		step: 6 * time.Minute} // longer than any backoff
 	for _, m := range machines {
 		s.machines[m.Name] = m
 	}
@@ -87,6 +97,7 @@ func (s *sim) fail(format string, args ...any) {
 
 // tick plans once and lets every machine that is up carry its steps out.
 func (s *sim) tick() {
+	s.comeAndGo()
 	s.plan = Plan(s.input())
 	if s.blobs == nil {
 		s.blobs = map[string][]byte{}
@@ -107,7 +118,7 @@ func (s *sim) tick() {
 		undone := map[string]bool{}
 		for i := range a.Steps {
 			st := &a.Steps[i]
-			if s.rng != nil && s.rng.IntN(3) == 0 || slices.ContainsFunc(st.After, func(id string) bool { return undone[id] }) {
+			if s.rng != nil && s.rng.IntN(3) == 0 || s.stuck[st.Action] || slices.ContainsFunc(st.After, func(id string) bool { return undone[id] }) {
 				undone[st.ID] = true // slow, or what it comes after is
 				continue
 			}
@@ -122,7 +133,8 @@ func (s *sim) tick() {
 		})
 		s.reportPaths(m, a)
 	}
-	s.now = s.now.Add(6 * time.Minute) // longer than any backoff
+	s.checkWriters()
+	s.now = s.now.Add(s.step)
 }
 
 // tell gives a machine its newest assignment, with the order that a store would.
@@ -263,11 +275,13 @@ func (s *sim) start(m *schema.MachineReport, a *schema.Assignment, st *schema.St
 	}
 	for _, other := range s.machines {
 		for _, w := range other.Workers {
-			if !w.State.Ended() && w.Run == t.Run.Scoped() && (w.RunUID != t.RunUID || w.Generation != t.Generation || w.Attempt != t.Attempt) {
+			older := !w.State.Ended() && w.Run == t.Run.Scoped() && (w.RunUID != t.RunUID || w.Generation != t.Generation || w.Attempt != t.Attempt)
+			if older && (other.State == schema.MachineUp || len(s.written(other, &w)) > 0) {
 				s.fail("%s of attempt %d starts while %s of attempt %d runs", t.Name, t.Attempt, w.Name, w.Attempt)
 			}
 		}
 	}
+	s.alone[idOfTarget(&t)] = t.StopIfAwayAfter.Std()
 	w := schema.Worker{Run: t.Run.Scoped(), RunUID: t.RunUID, Generation: t.Generation, Attempt: t.Attempt, Name: t.Name, Group: t.Group,
 		Rank: t.Rank, Index: t.Index, State: schema.WorkerRunning, Address: t.Address, Started: s.now, GPUs: t.GPUs}
 	for _, b := range t.Mounts {
@@ -310,7 +324,7 @@ func (s *sim) uses(m *schema.MachineReport, uid string, source int) bool {
 }
 
 func (s *sim) unexport(m *schema.MachineReport, st *schema.Step) {
-	if client := s.machines[st.Args.To]; client != nil {
+	if client := s.machines[st.Args.To]; client != nil && !(client.State == schema.MachineDown && s.fenced(client.Name)) {
 		for _, x := range client.Mounts {
 			if x.UID == st.Args.UID && x.Source == st.Args.Source && x.From == m.Name {
 				s.fail("unexport of %s while %s has it mounted", st.Object, client.Name)
@@ -468,24 +482,4 @@ func (s *sim) checkCommitted() {
 		}
 	}
 	s.checkRoom()
-}
-
-// checkRoom: copies with their hints fit the data location and its limit, but
-// for those that were there before.
-func (s *sim) checkRoom() {
-	for name, a := range s.plan.Targets {
-		if len(a.DataLocations) == 0 || !a.DataLocations[0].Present {
-			continue
-		}
-		var coming int64
-		for _, c := range a.Copies {
-			if !slices.ContainsFunc(s.machines[name].Copies, func(x schema.Copy) bool { return x.UID == c.UID }) {
-				coming += c.SizeHint
-			}
-		}
-		fs := filesystemOf(s.machines[name].Filesystems, a.DataLocations[0].Path)
-		if fs != nil && coming > fs.FreeBytes {
-			s.fail("%s gets copies of %d bytes and has %d free", name, coming, fs.FreeBytes)
-		}
-	}
 }

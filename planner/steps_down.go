@@ -88,13 +88,15 @@ func (p *pass) unmount(s *site) {
 			continue // of no drive we know: reported, left alone
 		}
 		c := s.claims[sourceID{m.UID, m.Source}]
-		wanted := c != nil && c.from() == m.From
+		wanted := c != nil && c.from() == m.From && !c.idle
 		if wanted && !p.mustRemake(s, c, m) || s.usedByOthers(m.UID, m.Source) {
 			continue
 		}
 		why := schema.WhyNoUser
 		if wanted {
 			why = schema.WhyChanged
+		} else if c != nil && c.idle {
+			why = schema.WhySourceDown
 		} else if p.tombs[m.UID] != nil {
 			why = schema.WhyDriveRemoved
 		}
@@ -109,6 +111,9 @@ func (p *pass) unmount(s *site) {
 // mustRemake reports whether a wanted mount has the wrong server or transport
 // and nobody uses it, so that it can be made again.
 func (p *pass) mustRemake(s *site, c *claim, m *schema.Mount) bool {
+	if c.remake {
+		return true
+	}
 	if m.State != schema.MountBound || c.mountRight() {
 		return false
 	}
@@ -187,6 +192,8 @@ func (p *pass) afterUnmount(s *site, e *schema.Export, client string) edges {
 	switch {
 	case c == nil:
 		return edges{} // forgotten, or nobody's address
+	case c.state == schema.MachineDown && p.fencedOff(client, e.UID, e.Source):
+		return edges{} // it was replaced there: this is the fence
 	case !c.up() || c.seen.mounts == nil:
 		return edges{blocked: true} // it may still be mounted there
 	case c.seen.mountOf(e.UID, e.Source) == nil && c.mayMount(e.UID, e.Source):

@@ -112,7 +112,7 @@ func idOfTarget(w *schema.WorkerTarget) workerID {
 func (p *pass) exportClaims(s *site) {
 	for _, c := range s.exports {
 		e, right, known := p.exported(c)
-		if right || !known || len(c.way.client) == 0 || c.drive.grants[c.key.source].path == "" {
+		if right || !known || c.remake || len(c.way.client) == 0 || c.drive.grants[c.key.source].path == "" {
 			continue
 		}
 		why := schema.WhyClientNeeds
@@ -139,6 +139,9 @@ func (p *pass) mountClaims(s *site) {
 		return
 	}
 	for _, c := range s.mounts {
+		if c.remake || c.idle || c.home != nil && c.home.state == schema.MachineDown {
+			continue // it would be waited for in vain
+		}
 		if c.mountRight() || len(c.way.transports) == 0 || c.seen != nil && c.seen.State == schema.MountHung {
 			continue
 		}
@@ -238,7 +241,7 @@ func (p *pass) beforeStart(s *site, r *run, w *schema.WorkerTarget) edges {
 			p.afterMount(s, b, &e)
 		}
 	}
-	for _, st := range r.stops {
+	for _, st := range p.stopsFirst(r) {
 		if st.machine == s.m.name {
 			e.here = append(e.here, st.id)
 		} else {
@@ -250,16 +253,48 @@ func (p *pass) beforeStart(s *site, r *run, w *schema.WorkerTarget) edges {
 			e.here = append(e.here, st.id)
 		}
 	}
-	if w.Attempt > 0 && p.unknownMachine(r) != nil || p.unknownOlder(r) != nil || p.olderOnItsWay(r) {
+	if w.Attempt > 0 && p.unknownWorkers(r) || p.olderAway(r) != nil || p.olderOnItsWay(r) {
 		e.blocked = true // an older worker may still run where nobody can look
 	}
 	return e
 }
 
+// stopsFirst are the stops of older workers of a run that come before its newer ones
+// start: all but those that are cut off on machines that are away.
+func (p *pass) stopsFirst(r *run) []stop {
+	if !slices.ContainsFunc(r.placed.Older, isFenced) {
+		return r.stops
+	}
+	return slices.DeleteFunc(slices.Clone(r.stops), func(st stop) bool {
+		at := slices.IndexFunc(r.placed.Older, func(o schema.Older) bool { return o.Machine == st.machine })
+		return at >= 0 && p.cutOff(r.placed, &r.placed.Older[at])
+	})
+}
+
+// unknownWorkers reports whether a machine of the run does not tell what it runs.
+func (p *pass) unknownWorkers(r *run) bool {
+	return slices.ContainsFunc(r.placed.Workers, func(w schema.PlacedWorker) bool {
+		m := p.machines[w.Machine]
+		return m != nil && w.Outcome == nil && !m.workersKnown()
+	})
+}
+
+// olderAway is a machine that does not tell what it runs and on which older workers
+// of the run may still write, nil when there is none.
+func (p *pass) olderAway(r *run) *schema.Older {
+	for i := range r.placed.Older {
+		o := &r.placed.Older[i]
+		if m := p.machines[o.Machine]; m != nil && !m.workersKnown() && !p.cutOff(r.placed, o) {
+			return o
+		}
+	}
+	return nil
+}
+
 // olderOnItsWay reports whether a worker of an earlier attempt or generation was
 // assigned and may yet appear.
 func (p *pass) olderOnItsWay(r *run) bool {
-	if r.placed.Attempt == 0 && len(r.placed.OlderOn) == 0 {
+	if r.placed.Attempt == 0 && len(r.placed.Older) == 0 {
 		return false // its first life
 	}
 	for i := range r.placed.Workers {
@@ -267,9 +302,9 @@ func (p *pass) olderOnItsWay(r *run) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(r.placed.OlderOn, func(name string) bool {
-		m := p.machines[name]
-		return m != nil && m.mayStartOlder(r.placed)
+	return slices.ContainsFunc(r.placed.Older, func(o schema.Older) bool {
+		m := p.machines[o.Machine]
+		return m != nil && m.mayStartOlder(r.placed) && !p.cutOff(r.placed, &o)
 	})
 }
 

@@ -59,6 +59,8 @@ type claim struct {
 	way    way
 	seen   *schema.Mount // the mount that is there
 	stale  bool          // what is exported to it is another path than the wanted one
+	remake bool          // it is unmounted first, and not exported meanwhile
+	idle   bool          // its source is Down and nobody here uses it: it is unmounted
 }
 
 // buildTargets says what each machine must hold: first what follows from its
@@ -69,6 +71,7 @@ func (p *pass) buildTargets() {
 	p.namespaceHolders() // for egressOf: what is made on demand must be there before many ask
 	p.endpoints = p.indexEndpoints()
 	p.indexAddresses()
+	p.indexFences()
 	p.driveLists()
 	p.fillTemplates()
 	p.indexSources()
@@ -207,7 +210,7 @@ func (p *pass) targetWorker(s *site, n *tenant) {
 		Run: r.key, RunUID: pl.RunUID, Generation: pl.Generation, Attempt: pl.Attempt, Name: w.Name, Group: w.Group,
 		Rank: w.Rank, Index: w.Index, Template: t.hash, WorldSize: len(pl.Workers), Leader: r.leader,
 		Address: addressOf(s.m, pl, w), Network: networkNow(w, s.m), GPUs: w.GPUs,
-		CPUCores: t.share, MemoryBytes: t.memory, Mounts: p.bindsFor(s, t, w),
+		StopIfAwayAfter: pl.Spec.StopIfAwayAfter, CPUCores: t.share, MemoryBytes: t.memory, Mounts: p.bindsFor(s, t, w),
 	}
 	if namesOf(t.network, s.m) == schema.NetworkNode {
 		target.Resolver, target.Egress = s.m.gatewayOf(), r.egress

@@ -18,7 +18,10 @@ func (s *site) finishMounts(p *pass) {
 		slices.Sort(c.users)
 		c.users = slices.Compact(c.users)
 		p.finishClaim(c)
-		s.a.Mounts = append(s.a.Mounts, c.mount())
+		p.guardClaim(s, c)
+		if !c.remake && !c.idle {
+			s.a.Mounts = append(s.a.Mounts, c.mount())
+		}
 	}
 }
 
@@ -32,7 +35,7 @@ func (s *site) finishExports() {
 	})
 	for _, c := range s.exports {
 		s.needDir(c.drive, c.key.source, c.drive.spec.Permissions.Create)
-		if len(c.way.client) > 0 { // nothing is exported to nobody knows whom (D-80)
+		if len(c.way.client) > 0 && !c.remake { // nothing is exported to nobody knows whom (D-80)
 			s.a.Exports = append(s.a.Exports, c.export())
 		}
 	}
@@ -184,7 +187,7 @@ func exportRight(e *schema.Export, want *schema.ExportTarget) bool {
 //
 func (c *claim) mountRight() bool {
 	m := c.seen
-	return m != nil && !c.stale && m.State == schema.MountBound && m.From == c.from() && (m.Mode == "" || m.Mode == c.mode) &&
+	return m != nil && !c.stale && !c.remake && !c.idle && m.State == schema.MountBound && m.From == c.from() && (m.Mode == "" || m.Mode == c.mode) &&
 		(m.Server == "" || slices.Contains(c.way.server, m.Server)) &&
 		(m.Transport == "" || m.Transport == schema.TransportLab || slices.Contains(c.way.transports, m.Transport))
 }

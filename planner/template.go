@@ -43,6 +43,7 @@ type use struct {
 	home   *machine          // the machine of a one-machine source, when it is one of the org's
 	bind   schema.BindTarget // complete but for From where it depends on the machine
 	mode   schema.Mode
+	asked  schema.Mode // what the template says itself, "" where it leaves it to the drive
 }
 
 // copied reports whether the mount needs a copy on the worker's machine.
@@ -141,7 +142,7 @@ func (p *pass) useDrive(t *template, ref *schema.DatavolumeRef) {
 		return
 	}
 	src := &d.spec.Sources[ref.SourceIndex]
-	u := use{drive: d, source: ref.SourceIndex, from: src, mode: effectiveMode(d, ref)}
+	u := use{drive: d, source: ref.SourceIndex, from: src, mode: effectiveMode(d, ref), asked: ref.Mode}
 	target := ref.MountPath
 	if target == "" {
 		target = src.MountPath

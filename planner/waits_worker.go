@@ -15,6 +15,7 @@ func (p *pass) explainWorkers() {
 			r.waits = make([][]schema.Reason, len(r.placed.Workers))
 		}
 	})
+	p.readyLosses()
 	each(p.order, p.explainTenants)
 }
 
@@ -67,7 +68,7 @@ func (p *pass) whyNotRunning(n *tenant, m *machine, list []schema.Reason) []sche
 	}
 	switch {
 	case m.state == schema.MachineDown:
-		return one(schema.ReasonLost, schema.ReasonArgs{Machine: w.Machine, Drive: p.mayWrite(r, w)})
+		return one(schema.ReasonLost, schema.ReasonArgs{Machine: w.Machine, Drive: p.mayWrite(r, w.Machine)})
 	case !m.up():
 		away := whyAway(m)
 		return one(away.Code, away.Args)
@@ -79,8 +80,14 @@ func (p *pass) whyNotRunning(n *tenant, m *machine, list []schema.Reason) []sche
 		}
 		return list
 	}
-	unknown := r.placed.Attempt > 0 && p.unknownMachine(r) != nil || p.unknownOlder(r) != nil || p.olderOnItsWay(r)
-	if (len(r.stops) > 0 || unknown) && !there {
+	unknown := r.placed.Attempt > 0 && p.unknownWorkers(r) || p.olderOnItsWay(r)
+	if o := p.olderAway(r); o != nil && !there {
+		if p.machines[o.Machine].state == schema.MachineDown {
+			return one(schema.ReasonLost, schema.ReasonArgs{Machine: o.Machine, Drive: p.writtenFrom(r.placed, o)})
+		}
+		unknown = true
+	}
+	if (len(p.stopsFirst(r)) > 0 || unknown) && !there {
 		return one(schema.ReasonStopping, schema.ReasonArgs{})
 	}
 	from := len(list)
@@ -190,22 +197,4 @@ func (p *pass) waitClaim(s *site, b *schema.BindTarget, add func(schema.ReasonCo
 func failed(m *machine, f *schema.Failure, what string) schema.Reason {
 	return schema.Reason{Code: schema.ReasonStepFailed, Machine: m.name, Count: 1,
 		Args: schema.ReasonArgs{State: fmt.Sprintf("%s of %s", f.Action, what), Text: f.Message}}
-}
-
-// mayWrite is a drive that a lost worker of a run with on_lost: Replace may still
-// be writing, "" when it is only waited for or can write nothing.
-func (p *pass) mayWrite(r *run, w *schema.PlacedWorker) string {
-	if r.spec == nil || r.spec.OnLost != schema.OnLostReplace {
-		return ""
-	}
-	t := templateOfGroup(r.current, w.Group)
-	if t == nil {
-		return ""
-	}
-	for i := range t.uses {
-		if u := &t.uses[i]; u.drive != nil && u.kind != useCopy && u.mode == schema.ReadWrite {
-			return u.drive.key.Name
-		}
-	}
-	return ""
 }

@@ -141,6 +141,9 @@ type WorkerTarget struct {
 	CPUCores    float64      `json:"cpu_cores,omitempty"`
 	MemoryBytes int64        `json:"memory_bytes,omitempty"`
 	Mounts      []BindTarget `json:"mounts,omitempty"`
+	// StopIfAwayAfter: the machine stops the worker by itself once it had no controller
+	// for that long (X-13); 0 is never.
+	StopIfAwayAfter Duration `json:"stop_if_away_after,omitempty"`
 }
 
 // EgressTarget is all that a worker with `default: deny` may look up (N-5).

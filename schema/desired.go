@@ -1,6 +1,9 @@
 package schema
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Desired is what one commit declares. It is made by schema/load and never
 // changed afterwards.
@@ -131,14 +134,47 @@ type Placement struct {
 	LastEnd string `json:"last_end,omitempty"`
 	// Failures counts ends in a row, for the backoff; a worker that ran 10 minutes resets it (X-12).
 	Failures int `json:"failures,omitempty"`
-	// OlderOn are the machines on which workers of an older generation may still run:
-	// nothing starts while one of them cannot be looked at (X-11).
+	// Older are the machines on which workers of an earlier attempt or generation may
+	// still run: nothing starts before each of them shows that none is left, or they
+	// can no longer write (X-11, X-13).
+	Older []Older `json:"older,omitempty"`
+	// OlderUses is what the workers on Older reach beside copies; nil is not known.
+	OlderUses []OlderUse `json:"older_uses,omitzero"`
+	// OlderOn is what an older program wrote for Older.
 	OlderOn []string `json:"older_on,omitempty"`
 	// Outcome of the whole run once it has ended ("" while it has not).
 	Outcome RunOutcome `json:"outcome,omitempty"`
 	// Released are addresses that its workers had and no other worker may get yet
 	// (N-8). They outlive the run itself, see Vacant.
 	Released []ReleasedAddress `json:"released,omitempty"`
+}
+
+// Older is a machine with workers that a newer placement of their run replaces.
+type Older struct {
+	Machine string `json:"machine"`
+	// StopIfAwayAfter is how long the machine keeps them while it is away; 0 is for ever.
+	StopIfAwayAfter Duration `json:"stop_if_away_after,omitempty"`
+	// Lost is since when the machine is Down, by the leader's stamp; zero while it is not.
+	Lost time.Time `json:"lost,omitzero"`
+	// Fenced says that they were replaced while the machine was Down: what they have
+	// mounted is exported to it no more until it shows that none is left (X-13, X-22).
+	Fenced bool `json:"fenced,omitempty"`
+}
+
+// OlderUse is a drive or volume that older workers may use. From is the source
+// machine of a drive that is reached over the network, "" for what is reached on the
+// machine itself.
+type OlderUse struct {
+	Name   string `json:"name"` // for people
+	UID    string `json:"uid,omitempty"`
+	Source int    `json:"source,omitempty"`
+	From   string `json:"from,omitempty"`
+	Mode   Mode   `json:"mode"`
+}
+
+// IsOlder reports whether older workers may still run on a machine.
+func (p *Placement) IsOlder(machine string) bool {
+	return slices.ContainsFunc(p.Older, func(o Older) bool { return o.Machine == machine })
 }
 
 // Vacant reports whether the run has no place any more: only the addresses of its
@@ -181,6 +217,9 @@ type PlacedWorker struct {
 	Address string    `json:"address,omitempty"` // N-8
 	GPUs    []int     `json:"gpus,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
+	// Lost is since when its machine is Down, by the leader's stamp; zero while it is
+	// not, or when the run does not want lost workers replaced (X-13).
+	Lost    time.Time `json:"lost,omitzero"`
 	Outcome *Outcome  `json:"outcome,omitempty"` // nil until it has ended
 }
 

@@ -78,6 +78,9 @@ type EngineState struct {
 	Kind    EngineKind `json:"kind"`
 	Ready   bool       `json:"ready"`
 	Message string     `json:"message,omitempty"`
+	// StopsAway: workers that are told so are stopped when the machine has no controller,
+	// also while its agent is dead (X-13).
+	StopsAway bool `json:"stops_away,omitempty"`
 }
 
 // NetworkPart says what a machine can do for network mounts (D-82). Kind is
@@ -236,6 +239,10 @@ const (
 // RebootedReason is the Reason of a worker that a reboot of its machine ended: no
 // failure of the run's (X-12).
 const RebootedReason = "the machine rebooted"
+
+// AwayReason is the Reason of a worker that its machine stopped because it had no
+// controller (X-13): no failure of the run's either.
+const AwayReason = "stopped while the machine had no controller"
 
 // Ended reports whether the worker will not run any more.
 func (s WorkerState) Ended() bool { return s == WorkerSucceeded || s == WorkerFailed }

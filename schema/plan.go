@@ -85,6 +85,7 @@ const (
 	WhyDiskNearlyFull WhyCode = "DISK_NEARLY_FULL"
 	WhyOverLimit      WhyCode = "OVER_LIMIT"
 	WhyChanged        WhyCode = "CHANGED" // options differ from what is wanted
+	WhySourceDown     WhyCode = "SOURCE_DOWN"
 )
 
 // Wait says why a worker of a run is not running yet (D-59, X-34). Its JSON has

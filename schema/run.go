@@ -19,13 +19,24 @@ const (
 	OnLostReplace OnLost = "Replace"
 )
 
+// MinStopIfAway is the least stop_if_away_after: a change of leader must stop nobody.
+const MinStopIfAway = 30 * time.Second
+
+// StopMargin is how much sooner than its replacement a worker is told to stop when
+// its machine is away: the time that stopping takes (X-13, X-23).
+const StopMargin = time.Minute
+
 // RunSpec is a run's: one template, or worker groups (kinds.md).
 type RunSpec struct {
-	TaskTemplate     *TaskTemplate    `json:"task_template,omitempty"`
-	WorkerGroups     []WorkerGroup    `json:"worker_groups,omitempty"`
-	LeaderGroup      string           `json:"leader_group,omitempty"`
-	RestartPolicy    RestartPolicy    `json:"restart_policy,omitempty"`
-	OnLost           OnLost           `json:"on_lost,omitempty"`
+	TaskTemplate  *TaskTemplate `json:"task_template,omitempty"`
+	WorkerGroups  []WorkerGroup `json:"worker_groups,omitempty"`
+	LeaderGroup   string        `json:"leader_group,omitempty"`
+	RestartPolicy RestartPolicy `json:"restart_policy,omitempty"`
+	OnLost        OnLost        `json:"on_lost,omitempty"`
+	// StopIfAwayAfter makes a machine stop the run's workers by itself once it had no
+	// controller for that long, so that they can be replaced whatever they write
+	// (X-13); 0 is never.
+	StopIfAwayAfter  Duration         `json:"stop_if_away_after,omitempty"`
 	Network          *Network         `json:"network,omitempty"`
 	CheckpointPath   string           `json:"checkpoint_path,omitempty"`
 	DatasetPath      string           `json:"dataset_path,omitempty"`

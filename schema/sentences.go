@@ -321,6 +321,8 @@ func WhyMessage(code WhyCode, what string) string {
 		return "evicted: the disk it is on is nearly full"
 	case WhyOverLimit:
 		return "evicted: the machine's data location is over its limit"
+	case WhySourceDown:
+		return "its source is Down and no worker uses it here"
 	case WhyChanged:
 		return "what is there differs from what is wanted"
 	}

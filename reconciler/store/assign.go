@@ -160,6 +160,9 @@ func ReferTo(a *schema.Assignment, epoch int64) Assigned {
 	for _, m := range a.Mounts {
 		out.Mounts = append(out.Mounts, fmt.Sprintf("%s/%d", m.UID, m.Source))
 	}
+	for _, e := range a.Exports {
+		out.Exports = append(out.Exports, fmt.Sprintf("%s/%d/%s", e.UID, e.Source, e.Client))
+	}
 	for i := range a.Workers {
 		out.Workers = append(out.Workers, workerRef(&a.Workers[i]))
 	}

@@ -27,6 +27,11 @@ func (s *State) Given() map[string]*schema.Assignment {
 			n, _ := strconv.Atoi(source)
 			a.Mounts = append(a.Mounts, schema.MountTarget{UID: uid, Source: n})
 		}
+		for _, ref := range given.Exports {
+			part := append(strings.SplitN(ref, "/", 3), "", "")
+			n, _ := strconv.Atoi(part[1])
+			a.Exports = append(a.Exports, schema.ExportTarget{UID: part[0], Source: n, Client: part[2]})
+		}
 		for _, ref := range given.Workers {
 			a.Workers = append(a.Workers, workerOf(ref))
 		}

@@ -48,6 +48,8 @@ type Assigned struct {
 	Blobs  []string `json:"blobs,omitempty"`
 	Copies []string `json:"copies,omitempty"` // drive uids
 	Mounts []string `json:"mounts,omitempty"` // drive uid/source
+	// Exports are drive uid/source/client machine.
+	Exports []string `json:"exports,omitempty"`
 	// Locations are the data locations that the machine lists.
 	Locations []string `json:"locations,omitempty"`
 	Workers   []string `json:"workers,omitempty"` // run/uid/generation/attempt/name

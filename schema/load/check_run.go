@@ -27,6 +27,9 @@ func (r *reader) checkRun(s *schema.RunSpec) {
 	r.checkGang("spec", s)
 	r.checkAccesses("spec.external_accesses", s.ExternalAccesses)
 	r.checkEgress(s.Network)
+	if s.StopIfAwayAfter != 0 && s.StopIfAwayAfter.Std() < schema.MinStopIfAway {
+		r.fail("spec.stop_if_away_after", sayStopIfAway)
+	}
 	if s.CheckpointPath != "" {
 		r.failIf("spec.checkpoint_path", schema.ContainerPathProblem(s.CheckpointPath))
 	}

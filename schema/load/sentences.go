@@ -295,6 +295,7 @@ const (
 	sayNamespaceForm = `must be "ws-" and 12 hex digits`
 	sayStopAbove     = "must be above start_percent"
 	sayReplaceAfter  = "must not be shorter than down_after"
+	sayStopIfAway    = "must be 30s or more: another controller takes over in less"
 	sayDomain        = "must be a domain name like astraeus.local"
 	sayMachineName   = "a machine's name is a host name: letters, digits, hyphens, underscores and dots, at most 253"
 	sayDeletionOne   = "exactly one of drive, volume, run, replica_group, endpoint, model and allow is required"
