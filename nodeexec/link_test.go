@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"astraeus.io/astraeus/nodeexec/runtime"
 	"astraeus.io/astraeus/schema"
 	"astraeus.io/astraeus/schema/link"
 )
@@ -171,5 +172,58 @@ func TestLink(t *testing.T) { // X-4, X-9, X-24, X-35
 		break
 	}
 	require.Equal(t, int64(1), r.a.target.Load().Revision)
+	r.stop()
+}
+
+// a leader that adopts is told what the machine was assigned and
+// which workers ended; a report that a leader knows is not sent again.
+func TestRecallAndDigests(t *testing.T) {
+	c := newController(t)
+	r := newRig(t)
+	r.cfg.Dial, r.cfg.ReportEvery = c.dial, 50*time.Millisecond
+	r.start()
+	s := <-c.streams
+	require.Zero(t, s.hello.Revision)
+	r.base.Revision++
+	r.upSteps(&r.base)
+	require.NoError(t, s.Send(&schema.Down{Assignment: &r.base, Blobs: r.blobs}))
+	s.until(t, "a running worker", func(r *schema.MachineReport) bool { return len(r.Workers) == 1 })
+	r.w.mu.Lock()
+	for _, f := range r.w.state.Workers {
+		code := 0
+		f.Status.State, f.Status.ExitCode, f.Status.Ended = runtime.Exited, &code, time.Now()
+	}
+	r.w.mu.Unlock()
+	r.a.wake()
+	s.until(t, "its end", func(r *schema.MachineReport) bool { return len(r.Workers) == 1 && r.Workers[0].State == schema.WorkerSucceeded })
+	ended := r.base
+	ended.Revision, ended.Workers, ended.Steps = 2, nil, nil
+	require.NoError(t, s.Send(&schema.Down{Assignment: &ended}))
+	last := s.until(t, "the worker is forgotten", func(r *schema.MachineReport) bool { return len(r.Workers) == 0 && r.Applied == 2 })
+
+	c.mu.Lock()
+	c.known, c.recall = last, true
+	c.mu.Unlock()
+	s.close <- status.Error(codes.Unavailable, "the leader steps down")
+	s = <-c.streams
+	require.Equal(t, int64(1), s.hello.Epoch)
+	require.Equal(t, int64(2), s.hello.Revision)
+	require.NotEmpty(t, s.hello.Parts)
+	held := <-s.held
+	require.Equal(t, ended.Revision, held.Assignment.Revision)
+	require.Len(t, held.Ended, 1)
+	require.Equal(t, r.base.Workers[0].Template, held.Ended[0].Template)
+	require.Equal(t, r.base.Workers[0].Name, held.Ended[0].Worker.Name)
+	require.Equal(t, schema.WorkerSucceeded, held.Ended[0].Worker.State)
+	s.until(t, "a report", func(r *schema.MachineReport) bool { return r.Applied == 2 })
+	sent := <-s.sent
+	for _, part := range []string{"machine", "copies", "workers", "exports", "mounts"} {
+		require.NotContains(t, sent.Parts, part)
+	}
+	r.stop()
+
+	r.start() // the next process remembers
+	s = <-c.streams
+	require.Len(t, (<-s.held).Ended, 1)
 	r.stop()
 }

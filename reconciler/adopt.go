@@ -22,24 +22,27 @@ import (
 // Adoption says how far a new epoch has come.
 type Adoption struct {
 	Epoch int64
-	// Machines is how many are declared or in force.
-	Machines int
+	// Machines is how many are declared or in force, Reported how many of them have.
+	Machines, Reported int
 	// Waits say what is missing, in sentences, sorted.
 	Waits []string
 	// Orphans are workers that run and that nothing declares any more.
 	Orphans []string
 }
 
-// Done reports whether nothing is missing.
-func (a Adoption) Done() bool { return len(a.Waits)+len(a.Orphans) == 0 }
-
-// why is one line of what is missing.
-func (a Adoption) why() string {
-	const most = 5
+// missing are all sentences of what it waits for.
+func (a Adoption) missing() []string {
 	list := slices.Clone(a.Waits)
 	for _, orphan := range a.Orphans {
-		list = append(list, orphan+" runs and nothing declares it")
+		list = append(list, orphan+" runs and nothing declares it: it would be stopped")
 	}
+	return list
+}
+
+// Why is one line of what is missing.
+func (a Adoption) Why() string {
+	const most = 5
+	list := a.missing()
 	text := strings.Join(list[:min(most, len(list))], "; ")
 	if more := len(list) - most; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
@@ -50,28 +53,29 @@ func (a Adoption) why() string {
 // ErrNoAdoption: no new epoch is beginning.
 var ErrNoAdoption = errors.New("no new epoch is beginning: the controller was not started with --new-epoch, or the epoch has begun")
 
-// Adopt tells how far the new epoch has come. With leave it begins without what is
-// still missing: by is who says so. Errors: ErrNotLeading, ErrNoAdoption, that
-// it cannot begin yet, or the context's.
-func (r *Reconciler) Adopt(ctx context.Context, leave bool, by string) (Adoption, error) {
+// Epoch says what a new epoch waits for, of how many machines. With begin it begins
+// without that: by is who says so, and missing what is left behind. Errors:
+// ErrNotLeading, ErrNoAdoption, that it cannot begin yet, or the context's.
+func (r *Reconciler) Epoch(ctx context.Context, begin bool, by string) (epoch int64, machines int, missing []string, err error) {
 	status := r.Status()
 	switch {
 	case !status.Leading:
-		return Adoption{}, ErrNotLeading
+		return 0, 0, nil, ErrNotLeading
 	case status.Adopting == nil:
-		return Adoption{}, ErrNoAdoption
-	case !leave:
-		return *status.Adopting, nil
+		return 0, 0, nil, ErrNoAdoption
+	case !begin:
+		a := status.Adopting
+		return a.Epoch, a.Machines, a.missing(), nil
 	}
-	q := request{by: by, leave: true, done: make(chan answer, 1)}
+	q := request{by: by, begin: true, done: make(chan answer, 1)}
 	if !r.ask(q) {
-		return Adoption{}, ErrNotLeading
+		return 0, 0, nil, ErrNotLeading
 	}
 	select {
 	case a := <-q.done:
-		return a.adopted, a.err
+		return a.adopted.Epoch, a.adopted.Machines, a.adopted.missing(), a.err
 	case <-ctx.Done():
-		return Adoption{}, ctx.Err()
+		return 0, 0, nil, ctx.Err()
 	}
 }
 
@@ -82,29 +86,38 @@ func (l *leading) adopt(ctx context.Context, info *Pass) (next time.Duration, er
 	due := l.judge(now)
 	l.found, l.judged = l.fetcher.newest(l.state.Accepted.Head)
 	asked := l.takeRequests()
-	defer func() { l.answerAdopting(asked, err) }()
-	if err := l.identify(ctx, len(leaving(asked)) > 0); err != nil {
+	defer func() { l.answerAdopting(asked, err) }() // when it is known what came of it
+	if err := l.identify(ctx, len(begins(asked)) > 0); err != nil {
 		return 0, err
 	}
 	l.adopting = l.missing()
-	if l.found.desired == nil || l.state.Meta.ClusterUID == "" || len(l.adopting.Waits) > 0 && len(leaving(asked)) == 0 {
+	defer l.sayAdopting()
+	if l.found.desired == nil || l.state.Meta.ClusterUID == "" || len(l.adopting.Waits) > 0 && len(begins(asked)) == 0 {
 		return l.nextDue(now, due), nil
 	}
 	in := l.input(now)
 	adoption := planner.Adopt(in, l.testimonies())
-	if l.adopting.Orphans = adoption.Orphans; len(adoption.Orphans) > 0 && len(leaving(asked)) == 0 {
+	if l.adopting.Orphans = adoption.Orphans; len(adoption.Orphans) > 0 && len(begins(asked)) == 0 {
 		return l.nextDue(now, due), nil
 	}
 	return 0, l.beginEpoch(ctx, adoption.Decisions, asked, now, info)
+}
+
+// sayAdopting logs what an adoption waits for when that changes.
+func (l *leading) sayAdopting() {
+	if text := l.adopting.Why(); l.state != nil && l.state.Meta.Adopting && text != l.said {
+		l.said = text
+		l.cfg.Log.Info(text, "reported", l.adopting.Reported, "machines", l.adopting.Machines)
+	}
 }
 
 // beginEpoch writes what was adopted, and that the adoption is over. A crash
 // between the two adopts again, which changes nothing.
 func (l *leading) beginEpoch(ctx context.Context, d schema.Decisions, asked []request, now time.Time, info *Pass) error {
 	text := fmt.Sprintf("epoch %d begins with what %d of %d machines report: %d objects and the places of %d runs were taken over",
-		l.state.Meta.Epoch, l.adopting.Machines-len(l.adopting.Waits), l.adopting.Machines, len(d.Accept), len(d.Place))
-	if list := leaving(asked); len(list) > 0 {
-		text += "; " + list[0].by + " said not to wait for the rest: " + l.adopting.why()
+		l.state.Meta.Epoch, l.adopting.Reported, l.adopting.Machines, len(d.Accept), len(d.Place))
+	if list := begins(asked); len(list) > 0 {
+		text += "; " + list[0].by + " said not to wait for the rest: " + l.adopting.Why()
 	}
 	for key := range l.clusterKeys() {
 		d.Events = append(d.Events, schema.Event{At: now, Object: key, Type: "NewEpoch", Message: text})
@@ -128,7 +141,6 @@ func (l *leading) beginEpoch(ctx context.Context, d schema.Decisions, asked []re
 			l.given[name] = t.Held // what it was told by the store that was lost may be on its way
 		}
 	}
-	l.adopting = Adoption{}
 	l.cfg.Link.Identify(meta.ClusterUID, meta.Epoch, false)
 	return nil
 }
@@ -153,7 +165,7 @@ func (l *leading) clusterKeys() map[schema.Key]bool {
 
 // identify finds out whose the store is, when it does not know, and makes its epoch
 // later than all that machines have seen.
-func (l *leading) identify(ctx context.Context, leave bool) error {
+func (l *leading) identify(ctx context.Context, begin bool) error {
 	meta, claims := l.state.Meta, l.cfg.Link.Claims()
 	declared := l.declaredMachines()
 	if meta.ClusterUID == "" {
@@ -165,7 +177,7 @@ func (l *leading) identify(ctx context.Context, leave bool) error {
 		switch {
 		case len(pins) == 1:
 			meta.ClusterUID = pins[0]
-		case len(pins) == 0 && (!silent && len(claims) > 0 || leave) && l.found.desired != nil:
+		case len(pins) == 0 && (!silent && len(claims) > 0 || begin) && l.found.desired != nil:
 			meta.ClusterUID = store.NewUID()
 		}
 	}
@@ -232,6 +244,8 @@ func (l *leading) missing() Adoption {
 		_, told := held[name]
 		if text := whyNotHeard(l.reports[name], l.fresh[name] && told, claims[name], l.state.Meta); text != "" {
 			a.Waits = append(a.Waits, "machine "+name+" "+text)
+		} else {
+			a.Reported++
 		}
 	}
 	return a
@@ -292,8 +306,8 @@ func (l *leading) testimonies() map[string]planner.Testimony {
 	return out
 }
 
-func leaving(list []request) []request {
-	return slices.DeleteFunc(slices.Clone(list), func(q request) bool { return !q.leave })
+func begins(list []request) []request {
+	return slices.DeleteFunc(slices.Clone(list), func(q request) bool { return !q.begin })
 }
 
 // answerAdopting answers what operators asked for.
@@ -302,10 +316,10 @@ func (l *leading) answerAdopting(list []request, err error) {
 		a := answer{adopted: l.adopting, err: err}
 		switch {
 		case err != nil:
-		case !q.leave:
-			a.err = errors.New(l.adopting.why())
+		case !q.begin:
+			a.err = errors.New(l.adopting.Why())
 		case l.state.Meta.Adopting:
-			a.err = errors.New("it cannot begin yet: " + l.adopting.why())
+			a.err = errors.New("it cannot begin yet: " + l.adopting.Why())
 		}
 		q.done <- a
 	}

@@ -27,10 +27,10 @@ func (e *OpeningError) Unwrap() error { return e.Err }
 const shortestPrefix = 7
 
 // request is what an operator asks for, on its way to the loop, which alone writes:
-// an approval, or to leave behind what a new epoch waits for.
+// an approval, or to begin a new epoch without what it waits for.
 type request struct {
 	commit, by string
-	leave      bool
+	begin      bool
 	done       chan answer
 }
 
@@ -104,7 +104,7 @@ func (l *leading) answer(ctx context.Context, now time.Time) error {
 	}
 	var failed error
 	for _, q := range list {
-		if q.leave {
+		if q.begin {
 			q.done <- answer{err: ErrNoAdoption}
 			continue
 		}

@@ -32,6 +32,7 @@ type leading struct {
 	fresh    map[string]bool // machines that reported in this term
 	moved    bool            // a machine came or went: what it has seen is to be looked at
 	adopting Adoption        // what a new epoch waits for
+	said     string          // of it, in the log
 
 	healthy time.Time // since when writes work; zero while they fail
 	failing time.Time // since when they fail

@@ -109,6 +109,10 @@ type machine struct {
 	stop     context.CancelFunc
 	err      error
 	ended    chan struct{}
+
+	cluster string             // pinned
+	last    *schema.Assignment // newest
+	blobs   map[string][]byte
 }
 
 // machine connects one to the leader.
@@ -123,14 +127,28 @@ func (c *controller) connect(name string) *machine { return c.connectAs(name, ni
 // connectAs connects a machine whose reports are completed by fill.
 func (c *controller) connectAs(name string, fill func(*schema.MachineReport)) *machine {
 	c.t.Helper()
+	return c.connectAgain(name, fill, nil)
+}
+
+// connectAgain connects a machine that goes on with what another one had.
+func (c *controller) connectAgain(name string, fill func(*schema.MachineReport), was *machine) *machine {
+	c.t.Helper()
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), linkservice.MachineHeader, name))
 	c.t.Cleanup(cancel)
 	stream, err := linkservice.Connect(ctx, c.conn)
 	require.NoError(c.t, err)
 	m := &machine{name: name, fill: fill, stream: stream, sender: linkservice.NewSender(nil, nil), got: make(chan *schema.Assignment, 100), stop: cancel, ended: make(chan struct{})}
 	hello := &schema.Hello{Version: schema.AssignmentVersion, Machine: name, Incarnation: "i"}
+	m.blobs = map[string][]byte{}
+	if was != nil {
+		m.cluster, m.last, m.blobs = was.cluster, was.last, was.blobs
+		hello.ClusterUID = was.cluster
+		if was.last != nil {
+			hello.Epoch, hello.Revision = was.last.Epoch, was.last.Revision
+		}
+	}
 	_ = stream.Send(&schema.Up{Hello: hello}) // one that is turned away says why in Recv
-	m.report(nil)
+	m.report(m.last)
 	go m.work()
 	return m
 }
@@ -143,7 +161,12 @@ func (m *machine) work() {
 			m.err = err
 			return
 		}
+		maps.Copy(m.blobs, down.Blobs)
+		if down.Welcome != nil && down.Welcome.Recall {
+			_ = m.stream.Send(&schema.Up{Held: &schema.Held{Assignment: m.last, Blobs: m.blobs}})
+		}
 		if down.Assignment != nil {
+			m.cluster, m.last = down.Assignment.ClusterUID, down.Assignment
 			m.report(down.Assignment)
 			m.got <- down.Assignment
 		}

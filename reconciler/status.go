@@ -167,7 +167,7 @@ func (l *leading) publishStatus(plan schema.Plan, info Pass) {
 			s.Pending = got.desired.Commit
 		}
 		if s.Adopting != nil {
-			s.settled, s.settledOnce = s.Adopting.why(), s.Adopting.why()
+			s.settled, s.settledOnce = s.Adopting.Why(), s.Adopting.Why()
 			return
 		}
 		c := convergence{leading: l, plan: plan, info: info, status: s}

@@ -93,7 +93,7 @@ func prepare(c *cli.Command) {
 func commands(env *environment) []*cli.Command {
 	list := []*cli.Command{
 		validateCommand(env), planCommand(env), applyCommand(env), serveCommand(env), labCommand(env),
-		approveCommand(env), syncCommand(env),
+		approveCommand(env), syncCommand(env), epochCommand(env),
 		statusCommand(env), logsCommand(env), getCommand(env), describeCommand(env), explainCommand(env), resolveCommand(env), eventsCommand(env), waitCommand(env),
 		historyCommand(env), machineCommand(env), newCommand(env), fmtCommand(env), versionCommand(env), completionCommand(env),
 	}

@@ -40,7 +40,7 @@ func controllerFlags(logLevel string) []cli.Flag {
 		&cli.StringFlag{Name: "etcd-ca", Usage: "certificate authorities of etcd's servers, PEM `FILE`"},
 		&cli.StringFlag{Name: "etcd-cert", Usage: "client certificate for etcd, PEM `FILE`"},
 		&cli.StringFlag{Name: "etcd-key", Usage: "its key, PEM `FILE`"},
-		&cli.BoolFlag{Name: "new-epoch", Usage: "begin a new epoch: for a store that was wiped or restored"},
+		&cli.BoolFlag{Name: "new-epoch", Usage: "begin a new epoch: for a store that was lost or restored; nothing is stopped or deleted before every machine has reported"},
 		&cli.StringFlag{Name: "link-socket", Usage: "serve machines on the unix socket `PATH`; default is link.sock in the state directory"},
 		&cli.StringFlag{Name: "link", Usage: "serve machines on the TCP `ADDRESS`, with mutual TLS"},
 		&cli.StringFlag{Name: "link-ca", Usage: "certificate authorities of machines, PEM `FILE`"},

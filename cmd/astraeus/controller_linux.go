@@ -77,7 +77,7 @@ func clusterName(ctx context.Context, c *cli.Context, dir string, first func(con
 }
 
 func storeOptions(c *cli.Context, dir, cluster string) (store.Options, error) {
-	o := store.Options{Cluster: cluster, Endpoints: c.StringSlice("etcd"), NewEpoch: c.Bool("new-epoch")}
+	o := store.Options{Cluster: cluster, Endpoints: c.StringSlice("etcd"), NewEpoch: c.Bool("new-epoch"), MarkFile: filepath.Join(dir, "store.mark")}
 	if len(o.Endpoints) == 0 {
 		o.Dir = filepath.Join(dir, "store")
 		return o, nil

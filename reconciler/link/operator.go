@@ -20,6 +20,9 @@ type Operator interface {
 	Sync()
 	// Approve lets a commit through and returns its whole id once that is durable.
 	Approve(ctx context.Context, commit, by string) (string, error)
+	// Epoch says what a new epoch waits for, of how many machines; with begin it begins
+	// without that.
+	Epoch(ctx context.Context, begin bool, by string) (epoch int64, machines int, missing []string, err error)
 }
 
 // Operate serves operators on every listener that Serve is given from now on.
@@ -44,13 +47,31 @@ func (d desk) Approve(ctx context.Context, in *link.ApproveRequest) (*link.Appro
 		return nil, err
 	}
 	commit, err := d.operator.Approve(ctx, in.Commit, by)
-	switch {
-	case err == nil:
-		return &link.ApproveReply{Commit: commit}, nil
-	case ctx.Err() != nil:
-		return nil, status.FromContextError(ctx.Err()).Err()
+	if err != nil {
+		return nil, refusal(ctx, err)
 	}
-	return nil, status.Error(codes.FailedPrecondition, err.Error())
+	return &link.ApproveReply{Commit: commit}, nil
+}
+
+// Epoch implements link.OperatorServer.
+func (d desk) Epoch(ctx context.Context, in *link.EpochRequest) (*link.EpochReply, error) {
+	by, err := d.admit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	epoch, machines, missing, err := d.operator.Epoch(ctx, in.Begin, by)
+	if err != nil {
+		return nil, refusal(ctx, err)
+	}
+	return &link.EpochReply{Epoch: epoch, Machines: machines, Missing: missing}, nil
+}
+
+// refusal is what a person reads of an operator's error.
+func refusal(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return status.Error(codes.FailedPrecondition, err.Error())
 }
 
 // admit names the operator at the other end, and turns away who is none and who

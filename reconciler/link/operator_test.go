@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509/pkix"
 	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
@@ -41,6 +42,10 @@ func (c *clerk) Approve(ctx context.Context, commit, by string) (string, error) 
 	return commit + "-whole", c.err
 }
 
+func (c *clerk) Epoch(_ context.Context, begin bool, by string) (int64, int, []string, error) {
+	return 3, 5, []string{fmt.Sprint(begin, " by ", by)}, c.err
+}
+
 func refusedWith(t *testing.T, err error, code codes.Code, text string) {
 	t.Helper()
 	require.Equal(t, code, status.Code(errors.Unwrap(err)), err)
@@ -74,7 +79,12 @@ func TestOperatorOnTheSocket(t *testing.T) {
 	_, err = link.Approve(t.Context(), conn, "c2")
 	require.NoError(t, err)
 	require.Equal(t, "c2 by an operator without a name", c.approved[1])
+	reply, err := link.Epoch(metadata.AppendToOutgoingContext(t.Context(), link.OperatorHeader, "ada"), conn, true)
+	require.NoError(t, err)
+	require.Equal(t, link.EpochReply{Epoch: 3, Machines: 5, Missing: []string{"true by ada"}}, reply)
 	c.err = errors.New("commit c2 does not wait")
+	_, err = link.Epoch(t.Context(), conn, false)
+	refusedWith(t, err, codes.FailedPrecondition, "does not wait")
 	_, err = link.Approve(t.Context(), conn, "c2")
 	refusedWith(t, err, codes.FailedPrecondition, "does not wait")
 	c.hang = true

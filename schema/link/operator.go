@@ -8,7 +8,7 @@ import (
 )
 
 // OperatorServiceName is the gRPC service of the calls that are not reading (X-25).
-// Its methods are Sync and Approve, and only an operator's certificate or the
+// Its methods are Sync, Approve and Epoch, and only an operator's certificate or the
 // controller's own unix socket may call them.
 const OperatorServiceName = "astraeus.link.v1.Operator"
 
@@ -32,10 +32,24 @@ type ApproveReply struct {
 	Commit string `json:"commit"`
 }
 
+// EpochRequest asks what a new epoch waits for. With Begin it begins without that (X-4).
+type EpochRequest struct {
+	Begin bool `json:"begin,omitempty"`
+}
+
+// EpochReply says how far the new epoch is. Missing are sentences; with Begin, what
+// it did not wait for.
+type EpochReply struct {
+	Epoch    int64    `json:"epoch"`
+	Machines int      `json:"machines"`
+	Missing  []string `json:"missing,omitempty"`
+}
+
 // OperatorServer carries out what operators ask for.
 type OperatorServer interface {
 	Sync(context.Context, *SyncRequest) (*SyncReply, error)
 	Approve(context.Context, *ApproveRequest) (*ApproveReply, error)
+	Epoch(context.Context, *EpochRequest) (*EpochReply, error)
 }
 
 // RegisterOperator adds the operators' service to a gRPC server.
@@ -48,6 +62,7 @@ var operatorDesc = grpc.ServiceDesc{
 	HandlerType: (*OperatorServer)(nil),
 	Methods: []grpc.MethodDesc{
 		method("Sync", OperatorServer.Sync), method("Approve", OperatorServer.Approve),
+		method("Epoch", OperatorServer.Epoch),
 	},
 	Metadata: "schema/link/operator.go",
 }
@@ -82,6 +97,15 @@ func Approve(ctx context.Context, conn grpc.ClientConnInterface, commit string) 
 	var reply ApproveReply
 	err := invoke(ctx, conn, "Approve", &ApproveRequest{Commit: commit}, &reply)
 	return reply.Commit, err
+}
+
+// Epoch asks what a new epoch waits for; with begin it begins without that (X-4).
+// Errors are gRPC statuses: FailedPrecondition when the controller does not lead, or
+// no new epoch is beginning.
+func Epoch(ctx context.Context, conn grpc.ClientConnInterface, begin bool) (EpochReply, error) {
+	var reply EpochReply
+	err := invoke(ctx, conn, "Epoch", &EpochRequest{Begin: begin}, &reply)
+	return reply, err
 }
 
 func invoke(ctx context.Context, conn grpc.ClientConnInterface, name string, in, out any) error {

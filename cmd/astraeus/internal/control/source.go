@@ -234,6 +234,8 @@ func (s *Source) notReady() (reasons []string) {
 		add("the store failed: " + s.status.StoreError)
 	}
 	switch {
+	case s.status.Adopting != nil:
+		add(s.status.Adopting.Why())
 	case !s.status.Leading && s.status.Leader == "":
 		add("no controller leads")
 	case s.status.Leading && s.status.FetchError != "":
