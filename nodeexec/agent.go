@@ -31,6 +31,7 @@ type Agent struct {
 	sizes    trashSizes
 	measured *measurer
 	checks   *checker
+	naming   *naming
 
 	target atomic.Pointer[schema.Assignment] // newest accepted; never changed after that
 	online atomic.Bool                       // the open stream confirmed target
@@ -88,6 +89,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	group.Go(func() error { return a.holdLink(groupCtx) })
 	group.Go(func() error { return a.measured.run(groupCtx) })
 	group.Go(func() error { return a.checks.run(groupCtx) })
+	group.Go(func() error { return a.naming.run(groupCtx) })
 	err := group.Wait()
 	a.leave()
 	if ctx.Err() != nil {
@@ -171,6 +173,7 @@ func (a *Agent) turn(ctx context.Context, last *turn, beat bool) (next time.Time
 	}
 	last.facts = seen.facts
 	a.checks.want(target, seen)
+	a.naming.watch(target, seen)
 	next = a.pass(ctx, target, seen, acted)
 	a.publish(&last.say, target, seen, beat)
 	return next, nil

@@ -38,7 +38,7 @@ func (a *Agent) load() (err error) {
 	if a.past, err = loadPast(a.disk); err != nil {
 		return err
 	}
-	a.measured, a.checks = newMeasurer(a), newChecker(a)
+	a.measured, a.checks, a.naming = newMeasurer(a), newChecker(a), openNaming(a)
 	var uid string
 	if found, err := a.disk.read(clusterFile, &uid); err != nil {
 		return err
@@ -98,6 +98,12 @@ func (a *Agent) copies() Copies {
 // agent works by it. An older assignment is ignored; the newest one,
 // sent again, confirms it.
 func (a *Agent) take(down *schema.Down) error {
+	if down.Zone != nil {
+		a.naming.take(down.Zone)
+		if down.Assignment == nil && down.Blobs == nil {
+			return nil
+		}
+	}
 	a.accept.Lock()
 	defer a.accept.Unlock()
 	if err := a.blobs.put(down.Blobs); err != nil {
@@ -153,6 +159,7 @@ func (a *Agent) adopt(t *schema.Assignment) error {
 	old := a.target.Swap(t)
 	a.blobs.keep(hashesOf(t, old)) // a pass may be at the old one still
 	a.measured.poke()
+	a.naming.retarget(old, t)
 	a.log.Info("assignment accepted", "epoch", t.Epoch, "revision", t.Revision, "steps", len(t.Steps))
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"astraeus.io/astraeus/dnszone"
 	"astraeus.io/astraeus/nodeexec/health"
 	"astraeus.io/astraeus/nodeexec/nfs"
 	"astraeus.io/astraeus/nodeexec/runtime"
@@ -45,6 +46,11 @@ type Config struct {
 	// Check asks a worker whether it is well (N-1); nil is health.Check, from the
 	// network namespace of this process.
 	Check CheckFunc
+
+	// Names binds a name server's sockets; nil is dnszone.Listen. ResolvConf names the
+	// machine's own resolvers, to which other names go (N-5); "" is /etc/resolv.conf.
+	Names      func(dnszone.Config) (NameServer, error)
+	ResolvConf string
 
 	// Dial gives a connection to a controller; the agent closes it when it can
 	// be closed. It is called again, with backoff, whenever a stream ends.
@@ -96,6 +102,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Check == nil {
 		c.Check = health.Check
+	}
+	if c.Names == nil {
+		c.Names = func(cfg dnszone.Config) (NameServer, error) { return dnszone.Listen(cfg) }
 	}
 	if c.Refused == nil {
 		c.Refused = func(error) {}

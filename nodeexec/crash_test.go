@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 
+	"astraeus.io/astraeus/dnszone"
 	"astraeus.io/astraeus/schema"
 )
 
@@ -49,8 +50,16 @@ func TestCrashPoints(t *testing.T) { // X-40, X-8, X-18, D-9
 			require.NotContains(t, w.state.Copies, "u-gone")
 			require.Equal(t, int64(1), w.state.Copies["u-cache"].FilledGeneration)
 			require.False(t, slices.Contains(w.log(), "DeleteCopy u-cache"))
+			keeper, err := dnszone.OpenKeeper(filepath.Join(dir, "state", zoneDir))
+			require.NoError(t, err)
+			require.NotNil(t, keeper.Table(), "the zone")
 		})
 	}
+}
+
+// crashZone is the names of an org.
+func crashZone() *schema.ZoneUpdate {
+	return zoneOf(1, "acme", "train-0")
 }
 
 func runChild(t *testing.T, dir string, point CrashPoint) int {
@@ -116,6 +125,9 @@ func crashDrive(a *Agent, w *world) (converged bool) {
 		w.end(fillID("u-cache", 1), 0)
 	case worker != nil && worker.Status.ExitCode == nil:
 		w.end(trainID(), 0)
+	}
+	if a.naming.keeper.Table() == nil {
+		a.naming.take(crashZone())
 	}
 	assignment, blobs := crashAssignment(started && worker != nil && worker.Status.ExitCode != nil || started && worker == nil)
 	if err := a.take(&schema.Down{Assignment: assignment, Blobs: blobs}); err != nil {

@@ -16,10 +16,12 @@ const (
 	CrashFailureRecorded  CrashPoint = "failure-recorded"   // failure on disk, not reported
 	CrashBeforeRemove     CrashPoint = "before-remove"      // outcome known, worker not forgotten
 	CrashClusterPinned    CrashPoint = "cluster-uid-pinned" // pinned, no assignment yet
+	CrashZoneTaken        CrashPoint = "zone-taken"         // answered from a newer zone, which is not on disk yet
 )
 
 // CrashPoints lists every crash point; a test goes through all of them.
 var CrashPoints = []CrashPoint{
 	CrashBlobsStored, CrashAssignmentStored, CrashBeforeStep, CrashAfterStep, CrashUseRecorded, CrashWorkerStarted,
 	CrashFillEnded, CrashBeforeDelete, CrashFailureRecorded, CrashBeforeRemove, CrashClusterPinned,
+	CrashZoneTaken,
 }

@@ -102,6 +102,11 @@ func (a *Agent) session(ctx context.Context) (heard bool, err error) {
 		return false, err
 	}
 	heard = true
+	if have := a.naming.have(); have != nil {
+		if err := stream.Send(&schema.Up{Zone: have}); err != nil && !errors.Is(err, io.EOF) {
+			return false, err
+		}
+	}
 	a.republish.Store(true)
 	a.wake()
 	received := make(chan error, 1)
@@ -169,6 +174,13 @@ func (a *Agent) sendAll(ctx context.Context, stream link.ClientStream, hello *sc
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-a.out.ready:
+		case <-a.naming.asks:
+			if have := a.naming.have(); have != nil {
+				if err := stream.Send(&schema.Up{Zone: have}); err != nil {
+					return err
+				}
+			}
+			continue
 		}
 		r := a.out.take()
 		if r == nil {

@@ -61,7 +61,7 @@ func (a *Agent) report(say *reporter, target *schema.Assignment, seen *view) *sc
 		Failures: a.failures.reported(), Measurements: a.measured.all(), Problems: seen.problems, Evicted: a.evicted.lately(),
 		Checks: a.checks.all(),
 	}
-	if r.Problems == nil {
+	if r.Problems = slices.Concat(r.Problems, a.naming.problems()); r.Problems == nil {
 		r.Problems = []string{}
 	}
 	if seen.engineKnown {

@@ -112,7 +112,7 @@ spec: {network: {egress: {default: deny, names: [pypi.org], cluster: [serving]}}
 	}
 	p := Plan(s.input())
 	one, two := p.Targets["gpu-01"], p.Targets["gpu-02"]
-	require.Equal(t, &schema.NamesTarget{Domain: "astraeus.local", Gateway: "10.240.3.1", Network: "10.240.3.0/24"}, one.Names, "N-3")
+	require.Equal(t, &schema.NamesTarget{Org: testOrg, Domain: "astraeus.local", Gateway: "10.240.3.1", Network: "10.240.3.0/24"}, one.Names, "N-3")
 	require.Equal(t, "10.240.3.1", one.Workers[0].Resolver, "process workers ask the gateway too")
 	require.Equal(t, "192.0.2.1", one.Workers[0].Address, "and share their machine's address")
 	require.Equal(t, &schema.EgressTarget{Names: []string{"pypi.org"},

@@ -194,7 +194,7 @@ func (m *machine) names(domain string) *schema.NamesTarget {
 	if gateway == "" {
 		return nil
 	}
-	return &schema.NamesTarget{Domain: domain, Gateway: gateway, Network: m.spec.NodeNetwork}
+	return &schema.NamesTarget{Org: m.org, Domain: domain, Gateway: gateway, Network: m.spec.NodeNetwork}
 }
 
 // targetWorker puts a placed worker on its machine. One whose outcome is written

@@ -155,6 +155,7 @@ type EgressTarget struct {
 // NamesTarget says where a machine serves names (N-3). A machine without a node
 // network has none.
 type NamesTarget struct {
+	Org     string `json:"org"`     // whose names it serves (N-6)
 	Domain  string `json:"domain"`  // of the cluster: "astraeus.local"
 	Gateway string `json:"gateway"` // the address it serves on, port 53
 	Network string `json:"network"` // its node network, a /24
