@@ -141,6 +141,7 @@ func (l *leading) beginEpoch(ctx context.Context, d schema.Decisions, asked []re
 			l.given[name] = t.Held // what it was told by the store that was lost may be on its way
 		}
 	}
+	l.names.anew()
 	l.cfg.Link.Identify(meta.ClusterUID, meta.Epoch, false)
 	return nil
 }
@@ -355,6 +356,7 @@ func (l *leading) witness(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			l.names.anew()
 			if l.state = state; c.Later(state.Meta.Epoch, state.Revision) {
 				return l.doubt(ctx, name, c)
 			}

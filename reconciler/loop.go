@@ -54,7 +54,7 @@ func newLeading(r *Reconciler, decider Decider, state *store.State) *leading {
 		given: state.Given(), fresh: map[string]bool{}, moved: true, healthy: r.cfg.Now(), retry: newBackoff(100*time.Millisecond, 2*time.Second),
 	}
 	l.fetcher.head = state.Accepted.Head
-	l.names = newNames(decider.Term(), state.Observed, state.Meta.Epoch)
+	l.names = newNames(decider.Term(), state.Observed)
 	return l
 }
 
@@ -146,7 +146,7 @@ func (l *leading) pass(ctx context.Context) (next time.Duration, err error) {
 	err = l.notes.failure()
 	if err == nil && l.state == nil {
 		l.state, err = l.decider.Load(ctx)
-		l.names.all, l.names.home = true, nil // nobody knows which decisions were written
+		l.names.anew() // nobody knows which decisions were written
 	}
 	var plan schema.Plan
 	next = l.cfg.Resync

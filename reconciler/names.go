@@ -27,9 +27,9 @@ type names struct {
 	home  map[string]string                // machines by name; nil: to be read
 }
 
-func newNames(term int64, state map[string]*schema.MachineReport, epoch int64) *names {
+func newNames(term int64, state map[string]*schema.MachineReport) *names {
 	n := &names{
-		zones: &zones{epoch: epoch, term: term, feeds: map[string]*dnszone.Feed{}},
+		zones: &zones{term: term, feeds: map[string]*dnszone.Feed{}},
 		known: make(map[string]*schema.MachineReport, len(state)), dirty: map[string]bool{}, all: true,
 		orgOf: map[string]string{}, built: map[string]*dnszone.Zone{}, ready: map[string]bool{},
 	}
@@ -41,7 +41,7 @@ func newNames(term int64, state map[string]*schema.MachineReport, epoch int64) *
 
 // zones are the feeds of all orgs. Machines' streams ask it.
 type zones struct {
-	epoch, term int64
+	term int64
 
 	mu    sync.Mutex
 	feeds map[string]*dnszone.Feed
@@ -59,12 +59,12 @@ func (z *zones) For(org string, have schema.ZoneHave) *schema.ZoneUpdate {
 
 // publish offers what is new and reports whether any org has something to send, and
 // when the next is due that stands back.
-func (z *zones) publish(now time.Time, fresh map[string]*dnszone.Zone) (changed bool, next time.Duration) {
+func (z *zones) publish(now time.Time, epoch int64, fresh map[string]*dnszone.Zone) (changed bool, next time.Duration) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	for org, zone := range fresh {
 		if z.feeds[org] == nil {
-			z.feeds[org] = dnszone.NewFeed(z.epoch, z.term)
+			z.feeds[org] = dnszone.NewFeed(epoch, z.term)
 		}
 		z.feeds[org].Offer(zone)
 	}
@@ -111,6 +111,9 @@ func (n *names) touch(r *schema.MachineReport) {
 		n.dirty[ns] = true
 	}
 }
+
+// anew marks everything: what is in force was read again.
+func (n *names) anew() { n.all, n.home = true, nil }
 
 // moved marks what a machine's change of state may name.
 func (n *names) moved(old, states map[string]schema.MachineState) {
@@ -222,19 +225,20 @@ func (n *names) machines(objects map[schema.Key]*schema.AcceptedObject) map[stri
 
 // publishNames sends the zones whatever changed in them, and returns when there may
 // be something again by time alone; zero for never. While the store fails, the
-// zones stay as they are. An org's zone begins when each of its machines has
+// zones stay as they are, and there are none while a new epoch finds out what is
+// in force. An org's zone begins when each of its machines has
 // told what it runs or is Down, at the latest after the grace of a new leader:
 // unknown is not NXDOMAIN.
 func (l *leading) publishNames() time.Duration {
 	now := l.cfg.Now()
-	if l.state == nil || l.healthy.IsZero() || l.notes.failure() != nil {
+	if l.state == nil || l.state.Meta.Adopting || l.healthy.IsZero() || l.notes.failure() != nil {
 		return 0
 	}
 	n, objects := l.names, l.state.Accepted.Objects
 	home := n.machines(objects)
 	fresh := n.build(planner.NamesInput{Accepted: objects, Placed: l.state.Placed, Reports: n.known, States: l.states}, l.cluster().DNSDomain)
 	changed, wait := n.begin(home, l.states, fresh, l.healthy.Add(l.downAfter()).Sub(now))
-	sent, next := n.zones.publish(now, fresh)
+	sent, next := n.zones.publish(now, l.state.Meta.Epoch, fresh)
 	if sent || changed {
 		l.cfg.Link.PublishNames(maps.Clone(home), n.zones)
 	}

@@ -229,11 +229,11 @@ func TestStoreErrorFreezesTheZone(t *testing.T) {
 func TestNamesPartialIsFull(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := namesWorld{rt: rt, state: newFakeStore().state, states: map[string]schema.MachineState{}}
-		w.names = newNames(1, nil, 1)
+		w.names = newNames(1, nil)
 		for range rapid.IntRange(1, 20).Draw(rt, "steps") {
 			w.step()
 			w.names.build(w.input(), "astraeus.local")
-			full := newNames(1, nil, 1)
+			full := newNames(1, nil)
 			full.known = w.names.known
 			full.build(w.input(), "astraeus.local")
 			for org, zone := range full.built {
@@ -355,4 +355,25 @@ func (w *namesWorld) report(machine string) *schema.MachineReport {
 		}
 	}
 	return r
+}
+
+// a store that does not know yet what is in force sends no names.
+func TestNoNamesWhileAdopting(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := start(t, func(c *Config) {
+			s := c.Store.(*fakeStore)
+			state := *s.state
+			state.Meta.Adopting, state.Meta.ClusterUID = true, "" // as long as no machine has told
+			m := machineAt("m1", "acme", "192.0.2.1")
+			state.Accepted.Objects = map[schema.Key]*schema.AcceptedObject{m.Key: {UID: "u", Generation: 1, Object: m}}
+			s.state = &state
+		})
+		defer b.stop()
+		for range 60 {
+			b.link.hear(runs("m1", schema.WorkerRunning, "a"))
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		require.Nil(t, b.link.told("acme"))
+	})
 }
