@@ -237,6 +237,11 @@ func (l *leading) publishNames() time.Duration {
 	n, objects := l.names, l.state.Accepted.Objects
 	home := n.machines(objects)
 	fresh := n.build(planner.NamesInput{Accepted: objects, Placed: l.state.Placed, Reports: n.known, States: l.states}, l.cluster().DNSDomain)
+	for _, org := range home {
+		if n.built[org] == nil { // nothing runs there; that is an answer too
+			n.built[org] = dnszone.Build(dnszone.Input{Org: org, Domain: l.cluster().DNSDomain})
+		}
+	}
 	changed, wait := n.begin(home, l.states, fresh, l.healthy.Add(l.downAfter()).Sub(now))
 	sent, next := n.zones.publish(now, l.state.Meta.Epoch, fresh)
 	if sent || changed {

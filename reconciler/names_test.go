@@ -100,8 +100,15 @@ func TestNamesArePublished(t *testing.T) {
 		synctest.Wait() // no time passes
 		require.Equal(t, map[string][]netip.Addr{"a.ws-1": addrs("192.0.2.1"), "a-0.ws-1": addrs("192.0.2.1"), "api.ws-1": addrs("192.0.2.1")}, b.link.told("acme"))
 		require.Nil(t, b.link.told("other"), "N-6")
+		b.link.hear(schema.MachineReport{Name: "z1", Workers: []schema.Worker{}})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Empty(t, b.link.told("other"))
+		require.NotNil(t, b.link.told("other"), "an org without names has an empty zone")
+		b.link.hear(runs("m1", schema.WorkerRunning, "a", "c")) // the first change after a quiet time
+		synctest.Wait()
 		before := b.link.publications()
-		for _, more := range [][]string{{"a", "b"}, {"a", "b", "c"}} {
+		for _, more := range [][]string{{"a", "b", "c"}, {"a", "b"}} {
 			time.Sleep(50 * time.Millisecond)
 			b.link.hear(runs("m1", schema.WorkerRunning, more...))
 			synctest.Wait()
@@ -109,16 +116,17 @@ func TestNamesArePublished(t *testing.T) {
 		}
 		time.Sleep(151 * time.Millisecond)
 		synctest.Wait()
-		require.Contains(t, b.link.told("acme"), "c.ws-1")
+		require.Contains(t, b.link.told("acme"), "b.ws-1")
+		require.NotContains(t, b.link.told("acme"), "c.ws-1")
 		require.Equal(t, before+1, b.link.publications(), "both changes together")
 		b.link.mu.Lock()
 		require.Equal(t, map[string]string{"m1": "acme", "z1": "other"}, b.link.orgs)
 		b.link.mu.Unlock()
 
-		b.source.push("c2", machineAt("m1", "acme", "192.0.2.1"), machineAt("z1", "other", "192.0.2.9"), runObject("a"), runObject("b"))
+		b.source.push("c2", machineAt("m1", "acme", "192.0.2.1"), machineAt("z1", "other", "192.0.2.9"), runObject("a"), runObject("c"))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.NotContains(t, b.link.told("acme"), "c.ws-1", "its run is gone")
+		require.NotContains(t, b.link.told("acme"), "b.ws-1", "its run is gone")
 		require.NotContains(t, b.link.told("acme"), "api.ws-1", "and the endpoint")
 	})
 }
@@ -365,7 +373,9 @@ func TestNoNamesWhileAdopting(t *testing.T) {
 			state := *s.state
 			state.Meta.Adopting, state.Meta.ClusterUID = true, "" // as long as no machine has told
 			m := machineAt("m1", "acme", "192.0.2.1")
-			state.Accepted.Objects = map[schema.Key]*schema.AcceptedObject{m.Key: {UID: "u", Generation: 1, Object: m}}
+			e := endpointObject("api", schema.EndpointSpec{Run: "a"})
+			state.Accepted.Objects = map[schema.Key]*schema.AcceptedObject{m.Key: {UID: "u", Generation: 1, Object: m},
+				e.Key: {UID: "e", Generation: 1, Object: e}}
 			s.state = &state
 		})
 		defer b.stop()
