@@ -85,6 +85,9 @@ func prepare(c *cli.Command) {
 	if len(c.Subcommands) == 0 {
 		c.Description = strings.TrimPrefix(c.Description+"\n\n"+exitHelp(c.Name), "\n\n")
 	}
+	if slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), "server") }) {
+		c.Flags = append(c.Flags, accessFlags()...)
+	}
 	for _, sub := range c.Subcommands {
 		prepare(sub)
 	}
@@ -93,7 +96,7 @@ func prepare(c *cli.Command) {
 func commands(env *environment) []*cli.Command {
 	list := []*cli.Command{
 		validateCommand(env), planCommand(env), applyCommand(env), serveCommand(env), labCommand(env),
-		approveCommand(env), syncCommand(env), epochCommand(env),
+		approveCommand(env), syncCommand(env), epochCommand(env), tokenCommand(env),
 		statusCommand(env), logsCommand(env), getCommand(env), describeCommand(env), explainCommand(env), resolveCommand(env), eventsCommand(env), waitCommand(env),
 		historyCommand(env), machineCommand(env), newCommand(env), fmtCommand(env), versionCommand(env), completionCommand(env),
 	}

@@ -20,9 +20,10 @@ const (
 
 // client reads one status API.
 type client struct {
-	base serverURL
-	http *http.Client
-	from string // who named it: a flag, a variable or a lab's file
+	base   serverURL
+	http   *http.Client
+	from   string // who named it: a flag, a variable or a lab's file
+	bearer bearer
 	// isLab: a lab wrote the address, and may be gone.
 	isLab bool
 }
@@ -37,6 +38,7 @@ func (c *client) get(ctx context.Context, query url.Values, value any, path ...s
 		return err
 	}
 	req.Header.Set("Accept", "application/json")
+	c.authorize(req)
 	resp, err := c.http.Do(req)
 	if err != nil && c.isLab && ctx.Err() == nil {
 		return fmt.Errorf("the lab of %s does not answer (%w): start it, remove the file if it is gone, or give --server", c.from, err)
@@ -59,6 +61,12 @@ func (c *client) get(ctx context.Context, query url.Values, value any, path ...s
 		return fmt.Errorf("status API: %s: %w", u.Path, err)
 	}
 	return nil
+}
+
+func (c *client) authorize(r *http.Request) {
+	if c.bearer != (bearer{}) {
+		r.Header.Set("Authorization", "Bearer "+c.bearer.text)
+	}
 }
 
 func escaped(path []string) []string {

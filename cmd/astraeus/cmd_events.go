@@ -36,11 +36,7 @@ func eventsCommand(env *environment) *cli.Command {
 			if err != nil {
 				return err
 			}
-			out, err := view.NewList(c.String("output"), env.out(c))
-			if err != nil {
-				return err
-			}
-			server, err := env.server(c)
+			out, server, err := reading(env, c, view.NewList)
 			if err != nil {
 				return err
 			}

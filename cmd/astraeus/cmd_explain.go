@@ -24,11 +24,7 @@ func explainCommand(env *environment) *cli.Command {
 			if c.NArg() != 1 || strings.Trim(c.Args().First(), "/") == "" {
 				return errors.New("give one thing to explain: KIND/NAME, RUN/WORKER, a step's id or a commit's")
 			}
-			out, err := view.NewDescribe(c.String("output"), env.out(c))
-			if err != nil {
-				return err
-			}
-			server, err := env.server(c)
+			out, server, err := reading(env, c, view.NewDescribe)
 			if err != nil {
 				return err
 			}

@@ -98,11 +98,7 @@ func getCommand(env *environment) *cli.Command {
 			if err != nil {
 				return err
 			}
-			out, err := view.NewList(c.String("output"), env.out(c))
-			if err != nil {
-				return err
-			}
-			server, err := env.server(c)
+			out, server, err := reading(env, c, view.NewList)
 			if err != nil {
 				return err
 			}
@@ -197,11 +193,7 @@ func describeCommand(env *environment) *cli.Command {
 			if l.one == nil {
 				return fmt.Errorf("there is nothing more to say about one of the %s; use get", kind)
 			}
-			out, err := view.NewDescribe(c.String("output"), env.out(c))
-			if err != nil {
-				return err
-			}
-			server, err := env.server(c)
+			out, server, err := reading(env, c, view.NewDescribe)
 			if err != nil {
 				return err
 			}

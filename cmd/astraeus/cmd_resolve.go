@@ -28,11 +28,7 @@ func resolveCommand(env *environment) *cli.Command {
 			if c.NArg() != 1 || c.Args().First() == "" {
 				return errors.New("give one name to look up, for example train-0")
 			}
-			out, err := view.NewDescribe(c.String("output"), env.out(c))
-			if err != nil {
-				return err
-			}
-			server, err := env.server(c)
+			out, server, err := reading(env, c, view.NewDescribe)
 			if err != nil {
 				return err
 			}

@@ -22,11 +22,7 @@ func statusCommand(env *environment) *cli.Command {
 			if err := noArgs(c); err != nil {
 				return err
 			}
-			out, err := view.NewDescribe(c.String("output"), env.out(c))
-			if err != nil {
-				return err
-			}
-			server, err := env.server(c)
+			out, server, err := reading(env, c, view.NewDescribe)
 			if err != nil {
 				return err
 			}

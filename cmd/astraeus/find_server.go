@@ -45,7 +45,11 @@ func (e *environment) findServer(c *cli.Context) (*client, error) {
 		}
 		isLab = true
 	}
-	return newClient(text, from, isLab)
+	to, err := newClient(text, from, isLab)
+	if err != nil {
+		return nil, err
+	}
+	return to, e.access(c, to)
 }
 
 // newClient reads the status API at an address that somebody named.

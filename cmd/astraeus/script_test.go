@@ -20,6 +20,7 @@ import (
 	"astraeus.io/astraeus/planner"
 	"astraeus.io/astraeus/schema/load"
 	"astraeus.io/astraeus/statusapi"
+	apitoken "astraeus.io/astraeus/statusapi/token"
 )
 
 func TestMain(m *testing.M) {
@@ -64,24 +65,30 @@ func scriptCommit(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // scriptServe serves the status API of a cluster in which the files of a directory
-// are in force: serveview DIR [OBSERVED]. It sets ASTRAEUS_SERVER.
+// are in force: serveview DIR [OBSERVED|- [TOKENS]]. It sets ASTRAEUS_SERVER.
 func scriptServe(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) == 0 {
-		ts.Fatalf("usage: serveview DIR [OBSERVED]")
+		ts.Fatalf("usage: serveview DIR [OBSERVED|- [TOKENS]]")
 	}
 	loader := load.New(load.Options{})
 	defer loader.Close()
 	desired, err := loader.Load(context.Background(), os.DirFS(ts.MkAbs(args[0])), load.Commit{ID: strings.Repeat("a", 40)})
 	ts.Check(err)
 	in := planner.Input{Desired: desired, Now: time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC), Seed: "script"}
-	if len(args) > 1 {
+	if len(args) > 1 && args[1] != "-" {
 		ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &in.Observed))
 	}
 	first := planner.Plan(in)
 	in.Accepted, in.Placed = planner.Apply(in.Accepted, in.Placed, first.Decisions)
 	view := &statusapi.View{Input: in, Plan: planner.Plan(in), Commit: desired.Commit, Events: first.Decisions.Events, Diagnostics: desired.Diagnostics}
-	server := httptest.NewServer(statusapi.NewHandler(statusapi.Options{Source: viewOf{view}}))
-	ts.Defer(server.Close)
+	o := statusapi.Options{Source: viewOf{view}}
+	if len(args) > 2 {
+		o.Tokens, err = apitoken.Open(ts.MkAbs(args[2]))
+		ts.Check(err)
+	}
+	h := statusapi.NewHandler(o)
+	server := httptest.NewServer(h)
+	ts.Defer(func() { h.Close(); server.Close() })
 	ts.Setenv("ASTRAEUS_SERVER", server.URL)
 }
 
