@@ -141,7 +141,9 @@ func buildCoreDNS(dir string) (binary, why string) {
 	for _, step := range []func() error{
 		func() error { return os.MkdirAll(dir, 0o755) },
 		func() error { return os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o644) },
-		func() error { return os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module coredns\n\ngo 1.26\n"), 0o644) },
+		func() error {
+			return os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module coredns\n\ngo 1.26\n"), 0o644)
+		},
 		func() error { return goIn(dir, "get", corednsModule) },
 		func() error { return goIn(dir, "build", "-mod=mod", "-o", "coredns", ".") },
 	} {

@@ -195,7 +195,9 @@ func TestRecallAndDigests(t *testing.T) {
 	}
 	r.w.mu.Unlock()
 	r.a.wake()
-	s.until(t, "its end", func(r *schema.MachineReport) bool { return len(r.Workers) == 1 && r.Workers[0].State == schema.WorkerSucceeded })
+	s.until(t, "its end", func(r *schema.MachineReport) bool {
+		return len(r.Workers) == 1 && r.Workers[0].State == schema.WorkerSucceeded
+	})
 	ended := r.base
 	ended.Revision, ended.Workers, ended.Steps = 2, nil, nil
 	require.NoError(t, s.Send(&schema.Down{Assignment: &ended}))
