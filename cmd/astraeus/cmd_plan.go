@@ -73,6 +73,10 @@ func (e *environment) plan(c *cli.Context) error {
 	e.sayOrigins(c, from)
 	plan := planner.Plan(input)
 	doc := planner.Document(plan, input, load.SchemaHash())
+	if from.Partial {
+		doc.Complete = false
+		doc.Diagnostics = append(doc.Diagnostics, partialNote)
+	}
 	if err := problems.Diagnostics(doc.Diagnostics); err != nil {
 		return err
 	}
@@ -197,6 +201,9 @@ func (e *environment) inForceOn(c *cli.Context, input *planner.Input, from *view
 		from.InForce = "commit " + accepted.Head + " at " + from.InForce
 	}
 	input.Accepted, input.Placed = accepted.State()
+	if from.Partial = !accepted.Complete; from.Partial {
+		input.Desired = within(input.Desired, accepted)
+	}
 	if c.IsSet("observed") {
 		return nil
 	}

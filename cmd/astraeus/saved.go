@@ -46,6 +46,11 @@ func errIncomplete(doc planner.PlanDocument) error {
 		}
 		why = append(why, fmt.Sprintf("%s is held: %s", h.Object, h.Message))
 	}
+	for _, d := range doc.Diagnostics {
+		if d == partialNote {
+			why = append(why, d.Message)
+		}
+	}
 	if len(why) == 0 {
 		why = append(why, "a file cannot be used")
 	}

@@ -28,6 +28,7 @@ type PlanContext struct {
 type Origins struct {
 	InForce  string `json:"in_force_from,omitempty"` // a server, a commit, or nothing
 	Observed string `json:"observed_from,omitempty"` // a server, a file, or nothing
+	Partial  bool   `json:"partial,omitempty"`       // the server showed a part of the cluster only
 }
 
 // NewPlan is the view of a format.
