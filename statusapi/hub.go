@@ -21,7 +21,8 @@ const (
 	// A feed keeps so much of what changed, for those who read slowly or come back.
 	maxFrames     = 4096
 	maxFrameBytes = 16 << 20
-	// gather is how long changes are collected before they are told.
+	// gather is the shortest time from one look to the next: a lone change is told at
+	// once, a burst together.
 	gather = 20 * time.Millisecond
 	// linger is how long a feed waits for a watcher to come back.
 	linger = time.Minute
@@ -119,6 +120,7 @@ func (b *hub) run() {
 		if feeds == nil {
 			return
 		}
+		looked := time.Now()
 		// A source that fails for a while has nothing to tell.
 		if current, err := b.h.current(context.Background()); err == nil {
 			for _, f := range feeds {
@@ -132,7 +134,7 @@ func (b *hub) run() {
 			continue
 		case <-changed:
 		}
-		pause := time.NewTimer(gather)
+		pause := time.NewTimer(gather - time.Since(looked))
 		select {
 		case <-b.done:
 			pause.Stop()
