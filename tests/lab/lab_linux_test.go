@@ -25,13 +25,14 @@ func TestOnce(t *testing.T) {
 	code, stdout, stderr := run(t, at, "lab", "--once", "--repo", repo, "--dir", "lab")
 	require.Equal(t, 0, code, "%s\n%s", stdout, stderr)
 	for _, want := range []string{
-		"24 to create, 0 to change, 0 to remove",
+		"26 to create, 0 to change, 0 to remove",
 		"Mount  drive acme/research/imagenet  from gpu-01 over Lab",
 		"prepare-0 | prepare: wrote 8 samples on gpu-01",
 		"train-coordinator-0 | train: both trainers read the same dataset:",
 		"train-trainer-0 | train: rank 1 of 3 on gpu-01 read /data, wrote its cache, scratch and checkpoint",
 		"train-trainer-1 | train: rank 2 of 3 on gpu-02 read /data, wrote its cache, scratch and checkpoint",
 		"browse-1 | browse: browse-1 shows 8 samples on gpu-02",
+		"lookup-0 | lookup: samples has 2 addresses",
 		"import-0 | import: ",
 		"Reached: ",
 	} {

@@ -3,6 +3,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -21,7 +22,35 @@ func (r *room) build(machine string) error {
 	for _, dir := range []string{workRoot, stateDir, "/tmp"} {
 		errs = append(errs, makeIn(r.root(machine), dir))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, r.resolver(machine))...)
+}
+
+// noWayOut is a machine's /etc/resolv.conf: its network reaches the lab's machines
+// alone, so that names which are not the cluster's are asked of nobody.
+const noWayOut = `# Nothing answers here: a lab has no way out. Names of the cluster are answered by the machine's agent.
+nameserver 127.0.0.1
+`
+
+// resolver gives a machine the resolver that its name server asks for other names. A
+// file that is there stays.
+func (r *room) resolver(machine string) error {
+	root, err := os.OpenRoot(r.root(machine)) // workers may have written links in it
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	if err := root.Mkdir("etc", 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	file, err := root.OpenFile("etc/resolv.conf", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(noWayOut)
+	return errors.Join(err, file.Close())
 }
 
 // furnish mounts a machine's disks and the shared filesystems, and makes the

@@ -88,7 +88,7 @@ func newMachine(at layout, conf machineConf) (*machineProcess, error) {
 	}
 	agent, err := nodeexec.New(nodeexec.Config{
 		Machine: conf.Name, StateDir: filepath.Join(root, stateDir), WorkRoot: workRoot, Address: conf.Address,
-		Host: nodeexec.OnHost(h), Shares: shares, Engine: engine, Dial: dial, ReportEvery: 2 * time.Second, Log: log,
+		Host: nodeexec.OnHost(h), Shares: shares, Engine: engine, Dial: dial, ResolvConf: filepath.Join(root, "etc/resolv.conf"), ReportEvery: 2 * time.Second, Log: log,
 	})
 	if err != nil {
 		return nil, err
