@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -85,15 +86,25 @@ func answerError(resp *http.Response, body []byte) error {
 	return fmt.Errorf("status API: %s", resp.Status)
 }
 
-// all reads every page of a list.
+// maxRestarts is how often a list is begun again whose pages were not kept.
+const maxRestarts = 3
+
+// all reads every page of a list. Pages are of one moment; when that is gone, the
+// list is read again from the start.
 func all[T any](ctx context.Context, c *client, query url.Values, path ...string) ([]T, error) {
 	if query == nil {
 		query = url.Values{}
 	}
-	items := []T{}
+	items, restarts := []T{}, 0
 	for {
 		var page statusapi.List[T]
-		if err := c.get(ctx, query, &page, path...); err != nil {
+		err := c.get(ctx, query, &page, path...)
+		if gone := (*statusapi.Problem)(nil); errors.As(err, &gone) && gone.Status == http.StatusGone && restarts < maxRestarts {
+			items, restarts = items[:0], restarts+1
+			query.Del("continue")
+			continue
+		}
+		if err != nil {
 			return nil, err
 		}
 		items = append(items, page.Items...)
