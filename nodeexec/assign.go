@@ -98,6 +98,9 @@ func (a *Agent) copies() Copies {
 // agent works by it. An older assignment is ignored; the newest one,
 // sent again, confirms it.
 func (a *Agent) take(down *schema.Down) error {
+	if down.ZonePart != nil {
+		return a.naming.part(down)
+	}
 	if down.Zone != nil {
 		a.naming.take(down.Zone)
 		if down.Assignment == nil && down.Blobs == nil {

@@ -102,6 +102,7 @@ func (a *Agent) session(ctx context.Context) (heard bool, err error) {
 		return false, err
 	}
 	heard = true
+	a.naming.opened()
 	if have := a.naming.have(); have != nil {
 		if err := stream.Send(&schema.Up{Zone: have}); err != nil && !errors.Is(err, io.EOF) {
 			return false, err

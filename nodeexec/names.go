@@ -2,6 +2,7 @@ package nodeexec
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -45,6 +46,7 @@ type naming struct {
 	mu      sync.Mutex
 	keeper  *dnszone.Keeper
 	server  NameServer // nil while none answers
+	parts   []byte     // of an update that comes in pieces
 	whole   bool       // the zone that is here is of no use to the controller
 	asked   time.Time  // when the whole zone was last asked for
 	clients map[netip.Addr]*schema.EgressTarget
@@ -78,6 +80,13 @@ func (n *naming) retarget(old, t *schema.Assignment) {
 	signal(n.kick)
 }
 
+// opened forgets what a stream that is over left in pieces.
+func (n *naming) opened() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.parts = nil
+}
+
 // have is what to tell the controller of the zone that is here; nil while the
 // machine serves no names.
 func (n *naming) have() *schema.ZoneHave {
@@ -92,6 +101,32 @@ func (n *naming) have() *schema.ZoneHave {
 	}
 	have := n.keeper.Have()
 	return &have
+}
+
+// maxZone bounds an update that comes in pieces: a million names are a tenth of it.
+const maxZone = 1 << 30
+
+// part takes a piece of an update.
+func (n *naming) part(down *schema.Down) error {
+	n.mu.Lock()
+	n.parts = append(n.parts, down.ZonePart...)
+	data := n.parts
+	if down.ZoneEnd || len(data) > maxZone {
+		n.parts = nil
+	}
+	n.mu.Unlock()
+	switch {
+	case len(data) > maxZone:
+		return fmt.Errorf("a zone update of more than %d bytes", maxZone)
+	case !down.ZoneEnd:
+		return nil
+	}
+	u := new(schema.ZoneUpdate)
+	if err := json.Unmarshal(data, u); err != nil {
+		return fmt.Errorf("a zone update in pieces: %w", err)
+	}
+	n.take(u)
+	return nil
 }
 
 // take brings the zone up to date: answered first, written down afterwards.

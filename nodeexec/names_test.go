@@ -261,6 +261,27 @@ func TestNamesAskForTheWholeZone(t *testing.T) {
 	})
 }
 
+// a zone may come in pieces, and what a broken stream left is forgotten.
+func TestNamesInPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, s := newServed(t)
+		r.start()
+		defer r.stop()
+		r.assign(r.named(plain))
+		synctest.Wait()
+		data, err := zoneOf(1, "acme", "train-0").JSON()
+		require.NoError(t, err)
+		require.NoError(t, r.a.take(&schema.Down{ZonePart: data[:20]}))
+		r.a.naming.opened()
+		require.NoError(t, r.a.take(&schema.Down{ZonePart: data[:30]}))
+		require.False(t, s.last().has("train-0"))
+		require.NoError(t, r.a.take(&schema.Down{ZonePart: data[30:], ZoneEnd: true}))
+		require.True(t, s.last().has("train-0"))
+		require.Error(t, r.a.take(&schema.Down{ZonePart: []byte("{"), ZoneEnd: true}))
+		require.True(t, s.last().has("train-0"))
+	})
+}
+
 // N-6: a machine that changes hands does not answer from the other org's zone.
 func TestNamesOfAnotherOrgAreNotServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -83,6 +83,10 @@ type Down struct {
 	Blobs      map[string][]byte `json:"blobs,omitempty"`
 	// Zone is the names of the machine's org, or what changed in them (N-3).
 	Zone *ZoneUpdate `json:"zone,omitempty"`
+	// ZonePart is a piece of the JSON of a ZoneUpdate that is too large for one message;
+	// the pieces come in order and ZoneEnd is with the last.
+	ZonePart []byte `json:"zone_part,omitempty"`
+	ZoneEnd  bool   `json:"zone_end,omitempty"`
 }
 
 // Welcome answers a hello.

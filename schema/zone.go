@@ -99,6 +99,14 @@ func (u *ZoneUpdate) Encode() error {
 	return nil
 }
 
+// JSON is the update's JSON, made once where Encode made it. It is not to be changed.
+func (u *ZoneUpdate) JSON() ([]byte, error) {
+	if u.encoded != nil {
+		return u.encoded, nil
+	}
+	return json.Marshal(u)
+}
+
 // MarshalJSON implements json.Marshaler.
 func (u *ZoneUpdate) MarshalJSON() ([]byte, error) {
 	if u.encoded != nil {

@@ -1,6 +1,8 @@
 package link
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -39,9 +41,15 @@ func (z *oneZone) publish(r *rig, workers ...string) {
 // zone reads until names come.
 func (a *agent) zone() *schema.ZoneUpdate {
 	a.t.Helper()
+	var parts []byte
 	for {
 		down, err := a.Recv()
 		require.NoError(a.t, err)
+		if parts = append(parts, down.ZonePart...); down.ZoneEnd {
+			u := new(schema.ZoneUpdate)
+			require.NoError(a.t, json.Unmarshal(parts, u))
+			return u
+		}
 		if down.Zone != nil {
 			return down.Zone
 		}
@@ -102,4 +110,24 @@ func TestNamesGoDown(t *testing.T) {
 		require.NoError(t, err)
 		require.NotNil(t, down.Assignment)
 	}
+}
+
+// a zone that is too large for one message comes in pieces.
+func TestLargeZones(t *testing.T) {
+	r := newRig(t, Options{ChunkBytes: 1000})
+	r.Lead(Term{ClusterUID: "uid", Epoch: 1})
+	z := &oneZone{feed: dnszone.NewFeed(1, 1), now: time.Unix(0, 0)}
+	m1 := connect(t, r.conn, "m1").hello()
+	r.connected("m1")
+	var workers []string
+	for i := range 200 {
+		workers = append(workers, fmt.Sprintf("train-%03d", i))
+	}
+	z.publish(r, workers...)
+	u := m1.has(schema.ZoneHave{}).zone()
+	require.Len(t, u.Shards[0].Set, 201)
+	z.publish(r, workers[:199]...)
+	delta := m1.zone()
+	require.Equal(t, u.To, delta.From)
+	require.Equal(t, []string{"train-199"}, delta.Shards[0].Gone)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -331,13 +332,34 @@ func (s *Server) sendNames(t *term, st *stream) error {
 	if update == nil {
 		return nil
 	}
-	if err := st.Send(&schema.Down{Zone: update}); err != nil {
+	if err := s.sendZone(st, update); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st.zone == have { // else the machine has asked anew meanwhile
 		st.zone = &schema.ZoneHave{ZoneVersion: update.To, Org: update.Org}
+	}
+	return nil
+}
+
+// sendZone sends an update in one message, or in pieces where it is large.
+func (s *Server) sendZone(st *stream, update *schema.ZoneUpdate) error {
+	data, err := update.JSON()
+	if err != nil {
+		return status.Error(codes.Internal, err.Error())
+	}
+	if len(data) <= s.opt.ChunkBytes {
+		return st.Send(&schema.Down{Zone: update})
+	}
+	for part := range slices.Chunk(data, s.opt.ChunkBytes) {
+		down := &schema.Down{ZonePart: part}
+		if data = data[len(part):]; len(data) == 0 {
+			down.ZoneEnd = true
+		}
+		if err := st.Send(down); err != nil {
+			return err
+		}
 	}
 	return nil
 }
