@@ -32,12 +32,12 @@ func (p *past) add(w *localWorker) error {
 	ended := schema.EndedWorker{Worker: w.worker, Template: w.label.Template, WorldSize: w.label.WorldSize}
 	ended.Worker.Uses = nil
 	p.mu.Lock()
-	p.list = slices.DeleteFunc(p.list, func(old schema.EndedWorker) bool {
+	list := slices.DeleteFunc(slices.Clone(p.list), func(old schema.EndedWorker) bool {
 		return old.Worker.Run == ended.Worker.Run && old.Worker.Name == ended.Worker.Name && !laterLife(old.Worker, ended.Worker)
 	})
-	p.list = append(p.list, ended)
-	slices.SortStableFunc(p.list, func(x, y schema.EndedWorker) int { return x.Worker.Ended.Compare(y.Worker.Ended) })
-	p.list = slices.Clone(p.list[max(0, len(p.list)-pastMost):])
+	list = append(list, ended)
+	slices.SortStableFunc(list, func(x, y schema.EndedWorker) int { return x.Worker.Ended.Compare(y.Worker.Ended) })
+	p.list = list[max(0, len(list)-pastMost):] // its elements stay as they are: others read them without the lock
 	p.version++
 	version, snapshot := p.version, p.list
 	p.mu.Unlock()

@@ -137,7 +137,7 @@ func TestDeletion(t *testing.T) {
 	}
 	check()
 	wait := c.until("the run waits", func(s reconciler.Status) bool { return len(s.Plan.Waits) > 0 }).Plan.Waits[0]
-	require.Equal(t, "drive model does not exist", wait.Summary)
+	require.Equal(t, "drive model does not exist", wait.Summary())
 	for _, name := range []string{"gpu-01", "gpu-02"} {
 		c.until("it is told", func(reconciler.Status) bool {
 			return slices.Contains(c.events("model"), "Copy removed from "+name+": the drive was deleted on purpose")
