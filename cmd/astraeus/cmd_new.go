@@ -17,7 +17,7 @@ func newCommand(env *environment) *cli.Command {
 		Name:        "new",
 		Usage:       "write a new object's file for the repository",
 		Action:      noSubcommand,
-		Subcommands: []*cli.Command{newDriveCommand(env)},
+		Subcommands: []*cli.Command{newDriveCommand(env), newVolumeCommand(env), newRunCommand(env), newGrantCommand(env)},
 	}
 }
 

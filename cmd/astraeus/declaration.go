@@ -14,12 +14,31 @@ import (
 // write it. Strings are written as JSON, which CUE reads alike: a path with
 // quotes or "\(" in it stays a path.
 func declaration(kind schema.Kind, name string, spec any) ([]byte, error) {
+	return declarationOf(kind, schema.Metadata{Name: name}, spec)
+}
+
+// declarationOf is declaration with more metadata than a name.
+func declarationOf(kind schema.Kind, meta schema.Metadata, spec any) ([]byte, error) {
 	data, err := plainJSON(spec)
 	if err != nil {
 		return nil, err
 	}
+	about, err := plainJSON(meta)
+	if err != nil {
+		return nil, err
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "kind: %q\nmetadata: name: %q\n", string(kind), name)
+	fmt.Fprintf(&b, "kind: %q\n", string(kind))
+	if name, err := plainJSON(meta.Name); err == nil && string(about) == `{"name":`+string(name)+`}` {
+		fmt.Fprintf(&b, "metadata: name: %s\n", name)
+	} else {
+		b.WriteString("metadata: ")
+		dec := json.NewDecoder(bytes.NewReader(about))
+		if err := writeCUE(&b, dec, 0); err != nil {
+			return nil, err
+		}
+		b.WriteString("\n")
+	}
 	if string(data) != "{}" {
 		b.WriteString("spec: ")
 		dec := json.NewDecoder(bytes.NewReader(data))
@@ -29,7 +48,7 @@ func declaration(kind schema.Kind, name string, spec any) ([]byte, error) {
 		}
 		b.WriteString("\n")
 	}
-	return load.Format(name+".cue", []byte(b.String()))
+	return load.Format("new.cue", []byte(b.String()))
 }
 
 // plainJSON leaves "<" and ">" as they are: people read it.
