@@ -78,7 +78,7 @@ func newGrantCommand(env *environment) *cli.Command {
 		Description: "The file belongs in orgs/ORG/grants/.",
 		Flags: append(fileFlags(),
 			&cli.StringFlag{Name: "workspace", Usage: "who may use the paths: `WS`", Required: true},
-			&cli.StringSliceFlag{Name: "path", Usage: "a whole folder on the machines: `PATH`, may be repeated", Required: true},
+			&cli.StringSliceFlag{Name: "host-path", Usage: "a whole folder on the machines: `PATH`, may be repeated", Required: true},
 			&cli.StringFlag{Name: "mode", Value: string(schema.ReadWrite), Usage: "`MODE` ReadWrite, or ReadOnly as a ceiling"},
 		),
 		Action: func(c *cli.Context) error {
@@ -86,13 +86,13 @@ func newGrantCommand(env *environment) *cli.Command {
 			if err != nil {
 				return err
 			}
-			spec := schema.HostPathGrantSpec{Workspace: c.String("workspace"), Paths: c.StringSlice("path"), Mode: schema.Mode(c.String("mode"))}
+			spec := schema.HostPathGrantSpec{Workspace: c.String("workspace"), Paths: c.StringSlice("host-path"), Mode: schema.Mode(c.String("mode"))}
 			if spec.Mode != schema.ReadOnly && spec.Mode != schema.ReadWrite {
 				return fmt.Errorf("--mode %q: want ReadOnly or ReadWrite", spec.Mode)
 			}
 			for _, path := range spec.Paths {
 				if problem := schema.AbsolutePathProblem(path); problem != "" {
-					return fmt.Errorf("--path %q: %s", path, problem)
+					return fmt.Errorf("--host-path %q: %s", path, problem)
 				}
 			}
 			spec.Normalize()

@@ -25,7 +25,8 @@ func TestOnce(t *testing.T) {
 	code, stdout, stderr := run(t, at, "lab", "--once", "--repo", repo, "--dir", "lab")
 	require.Equal(t, 0, code, "%s\n%s", stdout, stderr)
 	for _, want := range []string{
-		"26 to create, 0 to change, 0 to remove",
+		"29 to create, 0 to change, 0 to remove",
+		"evaluate-0 | evaluate: wrote its result on gpu-02",
 		"Mount  drive acme/research/imagenet  from gpu-01 over Lab",
 		"prepare-0 | prepare: wrote 8 samples on gpu-01",
 		"train-coordinator-0 | train: both trainers read the same dataset:",
@@ -46,6 +47,8 @@ func TestOnce(t *testing.T) {
 	require.NoFileExists(t, root("gpu-01", "/mnt/datasets/imagenet/written"))
 	require.FileExists(t, filepath.Join(at, "lab/shared/lustre/research/checkpoints/train/DONE"))
 	require.FileExists(t, root("gpu-02", "/scratch/astraeus/spill-2"))
+	require.FileExists(t, root("gpu-02", "/opt/model-cache/weights"))
+	require.FileExists(t, filepath.Join(at, "lab/shared/data/results/evaluate"))
 	for _, machine := range []string{"gpu-01", "gpu-02"} {
 		copyOf := filepath.Join(at, "lab/machines", machine, "disks/mnt/nvme0/astraeus/drives/ws-6bc9e04463e6.hf-cache")
 		require.FileExists(t, filepath.Join(copyOf, "weights"))

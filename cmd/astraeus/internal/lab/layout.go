@@ -63,7 +63,7 @@ func planRoom(objects map[schema.Key]*schema.Object, before roomConf) roomConf {
 			continue
 		}
 		m := machineConf{Name: key.Name, Address: spec.Address, NodeNetwork: spec.NodeNetwork, Shared: shared,
-			Dirs: dirs[object.Org], Disks: before.disks(key.Name)}
+			Dirs: slices.Concat(dirs[object.Org], volumeDirs(objects, object.Org, key.Name)), Disks: before.disks(key.Name)}
 		if spec.DataLocation != nil {
 			m.addDisk(schema.CleanPath(spec.DataLocation.Path), slices.Concat(paths, dirs[object.Org]))
 		}
@@ -148,6 +148,15 @@ func sources(objects map[schema.Key]*schema.Object, scopes ...schema.NodeScope) 
 	return func(yield func(string) bool) {
 		for _, object := range objects {
 			spec, ok := object.Spec.(*schema.DriveSpec)
+			if volume, is := object.Spec.(*schema.VolumeSpec); is {
+				scope := schema.ScopeOneMachine
+				if volume.Shared {
+					scope = schema.ScopeShared
+				}
+				if slices.Contains(scopes, scope) && !yield(schema.CleanPath(volume.HostPath)) {
+					return
+				}
+			}
 			if !ok {
 				continue
 			}
@@ -158,6 +167,18 @@ func sources(objects map[schema.Key]*schema.Object, scopes ...schema.NodeScope) 
 			}
 		}
 	}
+}
+
+// volumeDirs are the directories of the volumes on a machine: whoever registers a
+// volume has made them before (V-1).
+func volumeDirs(objects map[schema.Key]*schema.Object, org, machine string) (dirs []string) {
+	for _, object := range objects {
+		if spec, ok := object.Spec.(*schema.VolumeSpec); ok && object.Org == org && (spec.Shared || spec.NodeID == machine) {
+			dirs = append(dirs, schema.CleanPath(spec.HostPath))
+		}
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
 }
 
 // grantDirs are the directories that an organisation's grants name.
