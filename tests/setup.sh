@@ -8,6 +8,8 @@ need mkfs.ext4 e2fsprogs
 need mkfs.xfs xfsprogs
 need losetup mount
 need setpriv util-linux
+need dig bind9-dnsutils   # resolvers as clients of the name server
+need musl-gcc musl-tools
 [ "${#missing[@]}" -eq 0 ] && exit 0
 if [ "$(id -u)" -ne 0 ]; then
 	echo "to run every test, install: ${missing[*]}" >&2
