@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -148,6 +149,7 @@ func TestForwardedTruncation(t *testing.T) {
 // An upstream that does not answer, or answers another id or question, is passed
 // over for the next one; ids and ports are fresh.
 func TestForwardingPassesOverTheSilentAndTheForged(t *testing.T) {
+	var mu sync.Mutex
 	ids, ports := map[uint16]bool{}, map[string]bool{}
 	port := upstream(t, "127.0.0.2", "0", func(w dns.ResponseWriter, r *dns.Msg) {
 		if r.Question[0].Qtype == dns.TypeHINFO {
@@ -161,6 +163,8 @@ func TestForwardingPassesOverTheSilentAndTheForged(t *testing.T) {
 		says("203.0.113.66")(w, forged)
 	})
 	upstream(t, "127.0.0.3", port, func(w dns.ResponseWriter, r *dns.Msg) {
+		mu.Lock()
+		defer mu.Unlock()
 		if r.Question[0].Qtype == dns.TypeA {
 			ids[r.Id], ports[w.RemoteAddr().String()] = true, true
 		}
@@ -170,6 +174,8 @@ func TestForwardingPassesOverTheSilentAndTheForged(t *testing.T) {
 	resolvConf(t, r, "127.0.0.2", "127.0.0.3")
 	eventually(t, r, "example.org", "198.51.100.2")
 	eventually(t, r, "example.org", "198.51.100.2")
+	mu.Lock()
+	defer mu.Unlock()
 	require.GreaterOrEqual(t, len(ids), 2)
 	require.GreaterOrEqual(t, len(ports), 2)
 }
