@@ -222,7 +222,9 @@ func TestForwardingLoop(t *testing.T) {
 		r := start(func(c *Config) { c.upstreamPort = port })
 		at.Store(r.at)
 		resolvConf(t, r, "127.0.0.2")
-		require.Eventually(t, func() bool { return strings.Contains(strings.Join(r.Problems(), " "), "the resolver 127.0.0.2 asks this name server in turn") },
+		require.Eventually(t, func() bool {
+			return strings.Contains(strings.Join(r.Problems(), " "), "the resolver 127.0.0.2 asks this name server in turn")
+		},
 			20*time.Second, 10*time.Millisecond)
 		require.Equal(t, dns.RcodeServerFailure, r.ask(t, "udp", query("example.org", dns.TypeA)).Rcode)
 		require.Equal(t, dns.RcodeSuccess, r.ask(t, "udp", query("train-0."+testNS+".astraeus.local", dns.TypeA)).Rcode)

@@ -162,7 +162,7 @@ func TestX4OperatorBeginsTheEpoch(t *testing.T) {
 	<-m2.ended
 	require.NoError(t, os.RemoveAll(e.dir))
 	require.NoError(t, e.open(true))
-	m1 = e.connect("m1", m1)
+	e.connect("m1", m1)
 	e.c.until("m1 was heard", func(s Status) bool { return s.Adopting != nil && s.Adopting.Reported == 1 })
 	epoch, machines, missing, err := e.c.Epoch(t.Context(), false, "ada")
 	require.NoError(t, err)
@@ -234,7 +234,8 @@ func TestX4RestoredStoreIsNoticed(t *testing.T) {
 	require.ErrorIs(t, e.open(false), store.ErrOlder, "it is remembered in the store itself")
 
 	require.NoError(t, e.open(true))
-	m1, m2 = e.connect("m1", m1), e.connect("m2", m2)
+	e.connect("m1", m1)
+	e.connect("m2", m2)
 	after := e.settled(head)
 	require.Empty(t, after.Plan.Steps)
 	require.Equal(t, before.Plan.Targets["m1"].Workers, after.Plan.Targets["m1"].Workers)
@@ -272,7 +273,8 @@ func TestX4ForeignMachines(t *testing.T) {
 	e.close()
 	require.ErrorIs(t, e.open(false), store.ErrOlder)
 	require.NoError(t, e.open(true))
-	m1, m2 = e.connect("m1", m1), e.connect("m2", m2)
+	e.connect("m1", m1)
+	e.connect("m2", m2)
 	after := e.settled(head)
 	require.Equal(t, before.Plan.Targets["m1"].Workers, after.Plan.Targets["m1"].Workers)
 
