@@ -3,6 +3,7 @@ package nodeexec
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"os"
 	"sync"
@@ -28,6 +29,7 @@ type Agent struct {
 	places   *places
 	evicted  *evictions
 	past     *past
+	contact  *contact
 	sizes    trashSizes
 	measured *measurer
 	checks   *checker
@@ -74,6 +76,9 @@ func New(cfg Config) (*Agent, error) {
 		acted: map[failKey]bool{}, tidied: map[string]time.Time{}, spawn: func(f func()) { go f() }}
 	a.out.ready = make(chan struct{}, 1)
 	if err := a.load(); err != nil {
+		if a.contact != nil {
+			_ = a.contact.file.Close()
+		}
 		_ = lock.Close()
 		return nil, err
 	}
@@ -83,7 +88,7 @@ func New(cfg Config) (*Agent, error) {
 // Run works until the context ends and returns nil then. It lets go of the
 // state directory; workers, mounts and exports stay.
 func (a *Agent) Run(ctx context.Context) error {
-	defer a.lock.Close()
+	defer func() { _ = a.Close() }()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.loop(groupCtx) })
 	group.Go(func() error { return a.holdLink(groupCtx) })
@@ -99,7 +104,7 @@ func (a *Agent) Run(ctx context.Context) error {
 }
 
 // Close lets go of the state directory of an agent that is not run.
-func (a *Agent) Close() error { return a.lock.Close() }
+func (a *Agent) Close() error { return errors.Join(a.contact.file.Close(), a.lock.Close()) }
 
 // leave waits for the operations and questions in flight, whose context has
 // ended: the caller takes host and engine away next.

@@ -38,6 +38,10 @@ func (a *Agent) load() (err error) {
 	if a.past, err = loadPast(a.disk); err != nil {
 		return err
 	}
+	boot, _ := a.cfg.Host.BootID() // unknown: as of no boot
+	if a.contact, err = loadContact(a.cfg.StateDir, boot, a.cfg.Uptime); err != nil {
+		return err
+	}
 	a.measured, a.checks, a.naming = newMeasurer(a), newChecker(a), openNaming(a)
 	var uid string
 	if found, err := a.disk.read(clusterFile, &uid); err != nil {
@@ -98,6 +102,9 @@ func (a *Agent) copies() Copies {
 // agent works by it. An older assignment is ignored; the newest one,
 // sent again, confirms it.
 func (a *Agent) take(down *schema.Down) error {
+	if down.Heard > 0 {
+		return a.contact.heard(down.Heard)
+	}
 	if down.ZonePart != nil {
 		return a.naming.part(down)
 	}

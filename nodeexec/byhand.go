@@ -37,7 +37,10 @@ func (b *ByHand) Turn(ctx context.Context, beat bool) (report *schema.MachineRep
 	b.a.checks.begin(ctx, &measuring)
 	measuring.Wait()
 	next, err = b.a.turn(ctx, &b.last, beat)
-	return b.a.out.take(), next, err
+	if report = b.a.out.take(); report != nil {
+		b.a.contact.sending(report.Sequence)
+	}
+	return report, next, err
 }
 
 // Connect opens a stream: its first message.
@@ -56,6 +59,9 @@ func (b *ByHand) Held() *schema.Held {
 	}
 	return &held
 }
+
+// Welcome is the answer to a hello that was sent at a time of the boot clock.
+func (b *ByHand) Welcome(sent time.Duration) error { return b.a.contact.opened(sent) }
 
 // Disconnect ends the stream.
 func (b *ByHand) Disconnect() { b.a.online.Store(false) }

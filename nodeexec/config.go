@@ -70,6 +70,8 @@ type Config struct {
 	Log *slog.Logger
 	// Now is wall-clock time; nil is time.Now.
 	Now func() time.Time
+	// Uptime is the boot clock; nil is runtime.Uptime.
+	Uptime func() time.Duration
 	// Random gives a number in [0,1) for jitter; nil is math/rand.
 	Random func() float64
 	// CrashPoint is called at each place of CrashPoints; tests die there.
@@ -96,6 +98,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Uptime == nil {
+		c.Uptime = runtime.Uptime
 	}
 	if c.Random == nil {
 		c.Random = rand.Float64

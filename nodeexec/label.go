@@ -90,6 +90,9 @@ func stateOf(s runtime.Status) (schema.WorkerState, string) {
 	case runtime.Stuck:
 		return schema.WorkerStuck, s.Reason
 	case runtime.Exited:
+		if s.Reason == runtime.ReasonAway {
+			return schema.WorkerFailed, schema.AwayReason // whatever it made of being stopped
+		}
 		if s.ExitCode != nil && *s.ExitCode == 0 {
 			return schema.WorkerSucceeded, s.Reason
 		}

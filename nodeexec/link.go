@@ -93,7 +93,7 @@ func (a *Agent) session(ctx context.Context) (heard bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	hello := a.hello()
+	hello, sentAt := a.hello(), a.contact.now()
 	if err := stream.Send(&schema.Up{Hello: hello}); err != nil && !errors.Is(err, io.EOF) {
 		return false, err
 	}
@@ -102,6 +102,9 @@ func (a *Agent) session(ctx context.Context) (heard bool, err error) {
 		return false, err
 	}
 	heard = true
+	if err := a.contact.opened(sentAt); err != nil {
+		return heard, err
+	}
 	a.naming.opened()
 	if have := a.naming.have(); have != nil {
 		if err := stream.Send(&schema.Up{Zone: have}); err != nil && !errors.Is(err, io.EOF) {
@@ -187,6 +190,7 @@ func (a *Agent) sendAll(ctx context.Context, stream link.ClientStream, hello *sc
 		if r == nil {
 			continue
 		}
+		a.contact.sending(r.Sequence)
 		parts, err := sender.Messages(r)
 		if err != nil {
 			return err

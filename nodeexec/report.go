@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"astraeus.io/astraeus/nodeexec/runtime"
 	"astraeus.io/astraeus/schema"
 )
 
@@ -56,7 +57,8 @@ func (a *Agent) report(say *reporter, target *schema.Assignment, seen *view) *sc
 		Name: a.cfg.Machine, Address: a.cfg.Address, Addresses: seen.facts.addresses,
 		BootID: seen.facts.bootID, Incarnation: a.incarnation, Epoch: say.epoch, Applied: say.applied,
 		RDMA: a.cfg.RDMA, Resources: seen.facts.resources, Network: seen.facts.network,
-		Engine:      &schema.EngineState{Kind: a.cfg.EngineKind, Ready: seen.engineKnown, Message: seen.engineError},
+		Engine: &schema.EngineState{Kind: a.cfg.EngineKind, Ready: seen.engineKnown, Message: seen.engineError,
+			StopsAway: runtime.StopsAway(a.cfg.Engine)},
 		Filesystems: marked(seen.facts.filesystems, a.evicted.goesOn()), Exports: seen.exports, Mounts: seen.mounts,
 		Failures: a.failures.reported(), Measurements: a.measured.all(), Problems: seen.problems, Evicted: a.evicted.lately(),
 		Checks: a.checks.all(),

@@ -60,13 +60,20 @@ func (a *Agent) launch(ctx context.Context, t *schema.Assignment, w *schema.Work
 	if err != nil {
 		return err
 	}
-	return a.cfg.Engine.Start(ctx, runtime.Spec{
+	spec := runtime.Spec{
 		ID: id, Labels: workerLabel(w).labels(),
 		Command: template.Command, Args: template.Args, Env: a.workerEnv(w, template.Env),
 		Files: a.files(t, w, template), Mounts: mounts, Hostname: w.Name,
 		LogDir: filepath.Join(a.cfg.StateDir, LogsDir),
 		CPU:    w.CPUCores, MemoryBytes: w.MemoryBytes, GPUs: w.GPUs,
-	})
+	}
+	if w.StopIfAwayAfter > 0 && runtime.StopsAway(a.cfg.Engine) {
+		if a.contact.away(w.StopIfAwayAfter.Std()) {
+			return failf(CodeBusy, "waiting for the controller to say that it hears this machine")
+		}
+		spec.StopIfAway, spec.Contact = w.StopIfAwayAfter.Std(), a.contact.file
+	}
+	return a.cfg.Engine.Start(ctx, spec)
 }
 
 func configFiles(t schema.TaskTemplate) []runtime.File {

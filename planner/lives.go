@@ -240,7 +240,7 @@ func (m *machine) runsOlder(pl *schema.Placement) bool {
 
 // judgeLife decides whether the run has ended or starts again.
 func (p *pass) judgeLife(r *run) {
-	var failed, running, succeeded int
+	var failed, away, running, succeeded int
 	var last *schema.PlacedWorker
 	for i := range r.placed.Workers {
 		w := &r.placed.Workers[i]
@@ -250,6 +250,9 @@ func (p *pass) judgeLife(r *run) {
 		case w.Outcome.State == schema.WorkerFailed:
 			failed++
 			last = w
+			if w.Outcome.Reason == schema.AwayReason {
+				away++
+			}
 		default:
 			succeeded++
 			if last == nil {
@@ -259,7 +262,7 @@ func (p *pass) judgeLife(r *run) {
 	}
 	policy := r.spec.RestartPolicy
 	switch {
-	case failed > 0 && policy == schema.RestartNever:
+	case failed > 0 && policy == schema.RestartNever && (away < failed || r.onLost() != schema.OnLostReplace):
 		p.end(r, schema.RunFailed)
 	case failed > 0, succeeded > 0 && policy == schema.RestartAlways:
 		// One worker's end is the gang's: the others are stopped, for they would
@@ -288,8 +291,9 @@ func (p *pass) restart(r *run, last *schema.PlacedWorker, failed bool) {
 		if !w.Started.IsZero() && w.Ended.Sub(w.Started) >= backoffReset {
 			pl.Failures = 0
 		}
-		// Nobody knows an exit code after a reboot: that is no failure of the run.
-		counted = !failed || last.Outcome.ExitCode != nil || last.Outcome.Reason != schema.RebootedReason
+		// Nobody knows an exit code after a reboot: that is no failure of the run. Nor is
+		// what its machine stopped for want of a controller.
+		counted = !failed || last.Outcome.Reason != schema.AwayReason && (last.Outcome.ExitCode != nil || last.Outcome.Reason != schema.RebootedReason)
 	}
 	pl.NotBefore = time.Time{}
 	if counted {

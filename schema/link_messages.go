@@ -81,6 +81,9 @@ type Down struct {
 	Welcome    *Welcome          `json:"welcome,omitempty"`
 	Assignment *Assignment       `json:"assignment,omitempty"`
 	Blobs      map[string][]byte `json:"blobs,omitempty"`
+	// Heard is the sequence of the newest report that the leader has, in a message of
+	// its own: told to machines with workers that go by it (X-13).
+	Heard int64 `json:"heard,omitempty"`
 	// Zone is the names of the machine's org, or what changed in them (N-3).
 	Zone *ZoneUpdate `json:"zone,omitempty"`
 	// ZonePart is a piece of the JSON of a ZoneUpdate that is too large for one message;

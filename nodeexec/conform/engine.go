@@ -1,6 +1,8 @@
 package conform
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ var engineTests = []test{
 	{"adoptedWorker", one(adoptedWorker)},
 	{"invalid", one(invalid)},
 	{"woken", one(woken)},
+	{"stopsAway", one(stopsAway)},
 }
 
 // status is one worker's, nil for one that is not known.
@@ -121,4 +124,34 @@ func woken(t *testing.T, m *Machine) {
 		t.Fatal("no event came")
 	}
 	ended(t, m, "w-1")
+}
+
+// stopsAway: a worker ends by itself once the machine had no controller for too long,
+// whether or not an agent is there, and does not begin then.
+func stopsAway(t *testing.T, m *Machine) {
+	require.True(t, runtime.StopsAway(m.Engine))
+	contact, err := os.Create(filepath.Join(t.TempDir(), "contact"))
+	must(t, err)
+	t.Cleanup(func() { _ = contact.Close() })
+	away := func(id string) runtime.Spec {
+		spec := m.Worker(id)
+		spec.StopIfAway, spec.Contact = time.Hour, contact
+		return spec
+	}
+	must(t, m.Engine.Start(t.Context(), away("w-none")))
+	require.Equal(t, runtime.ReasonAway, ended(t, m, "w-none").Reason, "no contact was ever noted")
+
+	must(t, runtime.NoteContact(contact, runtime.Uptime()))
+	must(t, m.Engine.Start(t.Context(), away("w-1")))
+	must(t, m.Engine.Start(t.Context(), m.Worker("w-2"))) // was not told to
+	require.Equal(t, runtime.Running, status(t, m, "w-1").State)
+	m.Restart()
+	require.Equal(t, runtime.Running, status(t, m, "w-1").State)
+
+	must(t, runtime.NoteContact(contact, runtime.Uptime()-time.Hour))
+	require.Equal(t, runtime.ReasonAway, ended(t, m, "w-1").Reason)
+	require.Equal(t, runtime.Running, status(t, m, "w-2").State)
+	must(t, m.Engine.Start(t.Context(), away("w-3")))
+	require.Equal(t, runtime.ReasonAway, ended(t, m, "w-3").Reason)
+	must(t, m.Engine.Stop(t.Context(), "w-2", time.Second))
 }

@@ -60,6 +60,11 @@ type Spec struct {
 	MemoryBytes int64
 	// GPUs are device indices, given as CUDA_VISIBLE_DEVICES and ASTRAEUS_GPUS.
 	GPUs []int
+
+	// StopIfAway ends the worker once Contact, the agent's, is older than this, also
+	// while the agent is dead; 0 is never. Engines that can are AwayStoppers.
+	StopIfAway time.Duration
+	Contact    *os.File
 }
 
 // File is a config file of a worker. The write bits of Mode are ignored; a
@@ -152,4 +157,13 @@ type Engine interface {
 	Events() <-chan struct{}
 	// Close lets go of the workers and leaves them running.
 	Close() error
+}
+
+// AwayStopper is an engine that keeps Spec.StopIfAway whatever becomes of the agent.
+type AwayStopper interface{ StopsAway() bool }
+
+// StopsAway reports whether an engine is one.
+func StopsAway(e Engine) bool {
+	a, ok := e.(AwayStopper)
+	return ok && a.StopsAway()
 }

@@ -53,6 +53,8 @@ func (s *Spec) checkPlain() error {
 		return fmt.Errorf("log directory %q: want an absolute path", s.LogDir)
 	case s.WorkDir != "" && !cleanAbs(s.WorkDir):
 		return fmt.Errorf("working directory %q: want an absolute path, clean of dots", s.WorkDir)
+	case s.StopIfAway < 0 || s.StopIfAway > 0 && s.Contact == nil:
+		return fmt.Errorf("stop if away %s: want a contact and no negative time", s.StopIfAway)
 	case s.CPU < 0 || s.MemoryBytes < 0:
 		return fmt.Errorf("limits: cpu %g, memory %d: negative", s.CPU, s.MemoryBytes)
 	case strings.ContainsRune(s.Command, 0):

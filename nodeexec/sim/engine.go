@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -87,6 +88,36 @@ func (w *worker) end(code *int, now time.Time) {
 	w.status.State, w.status.ExitCode, w.status.Ended, w.status.PID, w.status.Reason = runtime.Exited, code, now, 0, ""
 }
 
+// StopsAway implements runtime.AwayStopper.
+func (e Engine) StopsAway() bool { return true }
+
+// stopAway ends the workers that are to stop because the machine has no controller,
+// as what outlives an agent does on a real one. The lock is held.
+func (m *Machine) stopAway() {
+	now := m.o.Uptime()
+	for _, w := range m.engine {
+		if w.status.State == runtime.Exited || w.stuck || w.spec.StopIfAway == 0 || !w.away(now) {
+			continue
+		}
+		code := 143
+		w.end(&code, m.o.Now())
+		w.status.Signal, w.status.Reason = "SIGTERM", runtime.ReasonAway
+		m.wake()
+	}
+}
+
+// away reads the contact by its path: the agent that gave it may be dead.
+func (w *worker) away(now time.Duration) bool {
+	spec := w.spec
+	file, err := os.Open(w.spec.Contact.Name())
+	if err != nil {
+		return true
+	}
+	defer file.Close()
+	spec.Contact = file
+	return spec.Away(now)
+}
+
 // List implements runtime.Engine.
 func (e Engine) List(context.Context) (runtime.Listing, error) {
 	err := e.o.Look("workers")
@@ -97,6 +128,7 @@ func (e Engine) List(context.Context) (runtime.Listing, error) {
 		return runtime.Listing{}, nil
 	}
 	defer e.lock()()
+	e.stopAway()
 	list := runtime.Listing{Complete: true}
 	for _, id := range slices.Sorted(maps.Keys(e.engine)) {
 		list.Workers = append(list.Workers, e.engine[id].status)

@@ -75,6 +75,8 @@ type Options struct {
 	WorkRoot, StateDir string
 	Resources          schema.Resources
 	Now                func() time.Time
+	// Uptime is the boot clock; the default is this computer's.
+	Uptime func() time.Duration
 	// Effect and Look are optional. Look is called with "workers", "copies",
 	// "exports", "mounts", "filesystems": an error is the answer; for workers,
 	// ErrIncomplete makes the listing incomplete.
@@ -104,6 +106,9 @@ func (n *Net) New(o Options) *Machine {
 	m := &Machine{net: n, o: o, record: record{}, mounts: map[string]*mount{}, engine: map[string]*worker{}, ports: map[int]int{}, events: make(chan struct{}, 1)}
 	if m.o.Now == nil {
 		m.o.Now = time.Now
+	}
+	if m.o.Uptime == nil {
+		m.o.Uptime = runtime.Uptime
 	}
 	if m.o.Effect == nil {
 		m.o.Effect = func(context.Context, *Effect, bool) error { return nil }

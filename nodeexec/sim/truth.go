@@ -32,6 +32,7 @@ type WorkerMount struct {
 // Workers lists all workers, ended ones too, by id.
 func (m *Machine) Workers() []Worker {
 	defer m.lock()()
+	m.stopAway()
 	list := []Worker{}
 	for _, id := range slices.Sorted(maps.Keys(m.engine)) {
 		w := m.engine[id]

@@ -26,7 +26,8 @@ type stream struct {
 	zone        *schema.ZoneHave // names that the machine holds, or will when it has read what was sent; nil: it serves none
 	parts       *link.Receiver
 	held        heldParts
-	sent        mark // the newest assignment that was sent, under the server's lock
+	acked       int64 // the newest report of which the machine was told that it came
+	sent        mark  // the newest assignment that was sent, under the server's lock
 }
 
 // mark is an assignment's place in the order of X-4.
@@ -279,6 +280,9 @@ func (s *Server) reported(t *term, st *stream, r *schema.MachineReport) {
 		return
 	}
 	r.Name, st.sequence = st.name, r.Sequence
+	if answers(t.targets[st.name]) {
+		st.poke()
+	}
 	if !st.parts.News() {
 		return // a heartbeat
 	}
@@ -314,10 +318,30 @@ func (s *Server) send(t *term, st *stream, welcome *schema.Welcome) error {
 				return err
 			}
 		}
+		if err := s.acknowledge(st, a); err != nil {
+			return err
+		}
 		if err := s.sendNames(t, st); err != nil {
 			return err
 		}
 	}
+}
+
+// acknowledge says that a report came where workers are stopped without that.
+func (s *Server) acknowledge(st *stream, a *schema.Assignment) error {
+	s.mu.Lock()
+	newest := st.sequence
+	s.mu.Unlock()
+	if newest == st.acked || !answers(a) {
+		return nil
+	}
+	st.acked = newest
+	return st.Send(&schema.Down{Heard: newest})
+}
+
+// answers: the machine has workers that end unless it knows that it is heard.
+func answers(a *schema.Assignment) bool {
+	return a != nil && slices.ContainsFunc(a.Workers, func(w schema.WorkerTarget) bool { return w.StopIfAwayAfter > 0 })
 }
 
 // sendNames brings the machine's zone up to date once it has said what it holds.

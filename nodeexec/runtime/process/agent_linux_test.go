@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"astraeus.io/astraeus/nodeexec/runtime"
 	"github.com/stretchr/testify/require"
@@ -24,6 +25,9 @@ type agentOrder struct {
 	ID, Script       string
 	Drive            string // mounted at /io
 	CrashAt          string
+	// Contact is the file that is noted now, before the start, "" for none; a worker
+	// ends when that is older than a second.
+	Contact string
 }
 
 // maybeAgent runs this test binary as an agent.
@@ -44,7 +48,7 @@ func agentMain(body string) error {
 	if err := json.Unmarshal([]byte(body), &o); err != nil {
 		return err
 	}
-	e, err := New(Options{StateDir: o.StateDir, crash: func(step string) {
+	e, err := New(Options{StateDir: o.StateDir, awayGrace: 100 * time.Millisecond, crash: func(step string) {
 		if step == o.CrashAt {
 			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 			select {}
@@ -57,9 +61,18 @@ func agentMain(body string) error {
 	if err != nil {
 		return err
 	}
-	err = e.Start(context.Background(), runtime.Spec{ID: o.ID, Command: "sh", Args: []string{"-c", o.Script},
-		LogDir: o.LogDir, Mounts: []runtime.Mount{{Source: os.NewFile(uintptr(fd), o.Drive), Target: "/io"}}})
-	if err != nil {
+	spec := runtime.Spec{ID: o.ID, Command: "sh", Args: []string{"-c", o.Script},
+		LogDir: o.LogDir, Mounts: []runtime.Mount{{Source: os.NewFile(uintptr(fd), o.Drive), Target: "/io"}}}
+	if o.Contact != "" {
+		if spec.Contact, err = os.Create(o.Contact); err != nil {
+			return err
+		}
+		spec.StopIfAway = time.Second
+		if err := runtime.NoteContact(spec.Contact, runtime.Uptime()); err != nil {
+			return err
+		}
+	}
+	if err := e.Start(context.Background(), spec); err != nil {
 		return err
 	}
 	fmt.Println("started")
@@ -178,4 +191,33 @@ func TestWorkerStartSurvivesCrashes(t *testing.T) { // X-8
 			require.Equal(t, "ran\n", string(b))
 		})
 	}
+}
+
+// A worker whose machine has no controller ends although its agent is dead and it
+// ignores being asked to, and it and all that it runs write no more: X-13.
+func TestWorkerStopsAwayWithoutAnAgent(t *testing.T) {
+	f := newFixture(t)
+	q := f.newFIFO()
+	contact := f.drive() + "/contact"
+	f.runAgent(agentOrder{ID: "w", Drive: q.mount.Source.Name(), Script: stubborn, Contact: contact})
+	require.Equal(t, "up", q.line())
+	q.end() // all of the tree is gone, while no agent is there
+	f.open()
+	s := f.await("w", runtime.Exited)
+	require.Equal(t, runtime.ReasonAway, s.Reason)
+	require.Equal(t, "SIGKILL", s.Signal)
+}
+
+// One that ends well when it is asked to has been stopped all the same: X-13.
+func TestWorkerStopsAwayByItself(t *testing.T) {
+	f := newFixture(t)
+	q := f.newFIFO()
+	f.runAgent(agentOrder{ID: "w", Drive: q.mount.Source.Name(), Contact: f.drive() + "/contact",
+		Script: `exec 3>/io/out; trap 'echo saved >&3; exit 0' TERM; echo up >&3; while :; do :; done`})
+	require.Equal(t, "up", q.line())
+	require.Equal(t, "saved", q.line())
+	f.open()
+	s := f.await("w", runtime.Exited)
+	require.Equal(t, runtime.ReasonAway, s.Reason)
+	require.Equal(t, 0, *s.ExitCode)
 }

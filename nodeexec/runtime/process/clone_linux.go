@@ -80,7 +80,11 @@ func (e *Engine) clone(spec runtime.Spec, record *os.File, sources []*os.File, c
 	opened = append(opened, reportW)
 	p.config, p.reports, p.decoder = configW, reportR, json.NewDecoder(reportR)
 
-	files := append([]*os.File{null, null, log, configR, reportW, record, logs}, sources...)
+	contact := null
+	if spec.StopIfAway > 0 {
+		contact = spec.Contact
+	}
+	files := append([]*os.File{null, null, log, configR, reportW, record, logs, contact}, sources...)
 	if err := e.forkShim(p, spec.NetNS, files, cgroup); err != nil {
 		p.close()
 		return nil, err

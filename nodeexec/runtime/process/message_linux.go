@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 
 	"astraeus.io/astraeus/nodeexec/runtime"
 )
@@ -16,7 +17,8 @@ const (
 	fdReport  = 4 // writes reports
 	fdRecord  = 5 // the record's directory
 	fdLogs    = 6 // the log directory
-	fdSources = 7
+	fdContact = 7 // the agent's contact file, or /dev/null
+	fdSources = 8
 )
 
 // maxConfig bounds what a shim reads; config files are small.
@@ -38,6 +40,8 @@ type shimConfig struct {
 	RootDir     string
 	TmpfsBytes  int64
 	LogMaxBytes int64
+	StopIfAway  time.Duration
+	AwayGrace   time.Duration
 }
 
 // shimMount is one mount. The descriptor is a detached mount when Path is "",

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"astraeus.io/astraeus/nodeexec/runtime"
 )
 
 // DefaultLogMaxBytes is the size at which a worker's log is rotated.
@@ -35,6 +37,9 @@ type Options struct {
 
 	// stuckAfter is how long a killed worker may take to be gone.
 	stuckAfter time.Duration
+	// awayGrace is how long a worker has to end that is stopped because its machine has
+	// no controller.
+	awayGrace time.Duration
 	// bootID tells one boot of the machine from another.
 	bootID func() (string, error)
 	// kill ends a worker's whole tree.
@@ -58,6 +63,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.stuckAfter == 0 {
 		o.stuckAfter = 30 * time.Second
+	}
+	if o.awayGrace == 0 {
+		o.awayGrace = runtime.AwayGrace
 	}
 	if o.crash == nil {
 		o.crash = func(string) {}

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -37,6 +38,7 @@ type shim struct {
 	record  *os.File
 	log     *logFile
 	signals chan os.Signal
+	away    atomic.Bool // it ends because its machine has no controller
 }
 
 // ShimMain is the shim; it returns the exit code of the program.
@@ -132,6 +134,12 @@ func (s *shim) mayRun(config *os.File) bool {
 
 // run runs the command and writes how it ended.
 func (s *shim) run(reportTo *os.File) int {
+	contact := s.cfg.contact()
+	if contact.Away(now()) {
+		s.ended(exitRecord{Reason: awayReason})
+		s.tell(shimReport{Started: true})
+		return 0
+	}
 	child, output, err := s.start()
 	if err != nil {
 		var c *commandError
@@ -151,6 +159,9 @@ func (s *shim) run(reportTo *os.File) int {
 		copyOutput(s.log, output)
 	}()
 	go s.forward(child)
+	if contact.StopIfAway > 0 {
+		go s.watchContact(contact)
+	}
 	s.reap(child)
 	<-copied
 	return 0
@@ -220,8 +231,12 @@ func (s *shim) reap(child int) {
 			return // no children left
 		}
 		if pid == child {
-			s.ended(exitOf(ws))
-			if !hasRecord(s.record, stopFile) {
+			e := exitOf(ws)
+			if s.away.Load() {
+				e.Reason = awayReason
+			}
+			s.ended(e)
+			if !hasRecord(s.record, stopFile) && !s.away.Load() {
 				_ = unix.Kill(-1, unix.SIGKILL)
 			}
 		}
@@ -246,6 +261,6 @@ func (s *shim) ended(e exitRecord) {
 	e.Version, e.Ended = recordVersion, time.Now().UTC()
 	if err := writeRecord(s.record, exitFile, e); err != nil {
 		// Not through s.log: that is the copying goroutine's.
-		fmt.Fprintf(os.Stderr, "astraeus: the exit code %d could not be recorded: %v\n", *e.Code, err)
+		fmt.Fprintf(os.Stderr, "astraeus: how the worker ended could not be recorded: %v\n", err)
 	}
 }

@@ -176,7 +176,7 @@ func (e *Engine) launch(ctx context.Context, spec runtime.Spec, dir *os.File, cg
 	err = p.configure(ctx, shimConfig{
 		ID: spec.ID, Command: spec.Command, Args: spec.Args, Env: spec.Env, WorkDir: spec.WorkDir,
 		Hostname: spec.Hostname, Files: spec.Files, Mounts: mounts, GPUs: spec.GPUs,
-		RootDir: e.rootDir(), TmpfsBytes: spec.MemoryBytes, LogMaxBytes: e.opts.LogMaxBytes,
+		RootDir: e.rootDir(), TmpfsBytes: spec.MemoryBytes, LogMaxBytes: e.opts.LogMaxBytes, StopIfAway: spec.StopIfAway, AwayGrace: e.opts.awayGrace,
 	})
 	if err == nil {
 		var r shimReport
